@@ -1,0 +1,304 @@
+"""Profiles: `params/base.yaml` + `params/<profile>.yaml` + overrides, checked before anything runs.
+
+Every notebook loads its params here and shows them with the layer that set each value. An
+unknown key or a value out of range is refused with its path, the value and the cure.
+"""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+ROOT = Path(__file__).resolve().parent.parent
+Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Temperature = Annotated[float, Field(ge=0, le=5)]
+
+
+class ParamsError(ValueError):
+    """A profile, key or value that does not exist or is out of range."""
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class TaskParams(Section):
+    suite: Literal["miniwob"]
+    train: Annotated[tuple[str, ...], Field(min_length=1)]
+    held_out: tuple[str, ...]
+    train_seeds: Positive
+    test_seeds: Positive
+    held_out_seeds: Count
+    max_steps: Positive
+
+    @model_validator(mode="after")
+    def _held_out_means_held_out(self):
+        both = sorted(set(self.train) & set(self.held_out))
+        if both:
+            raise ValueError(f"{', '.join(both)} stand in both train and held_out: take them out of one")
+        return self
+
+
+class BrowserParams(Section):
+    executable: str | None
+    contexts: Positive
+    viewport: tuple[Positive, Positive]
+    quiet_ms: Positive
+    deadline_ms: Positive
+
+
+class ObservationParams(Section):
+    max_elements: Positive
+    name_chars: Annotated[int, Field(ge=8)]
+    indent: bool
+
+
+class LLMParams(Section):
+    dtype: Literal["auto", "bfloat16", "float32"]
+    threads: Count
+    batch: Positive
+    retries: Count
+    timeout_s: Positive
+
+
+class RoleParams(Section):
+    engine: Literal["transformers", "openai"]
+    base: str
+    adapter: str | None = None
+    url: str | None = None
+    api_key_env: str = "OPENAI_API_KEY"
+    constraint: Literal["structured_outputs", "grammar", "json_schema", "none"] = "structured_outputs"
+
+    @model_validator(mode="after")
+    def _a_url_for_openai(self):
+        if self.engine == "openai" and not self.url:
+            raise ValueError("engine openai needs a url, e.g. http://localhost:8000/v1")
+        return self
+
+
+class RolesParams(Section):
+    policy: RoleParams
+    world_model: RoleParams
+    judge: RoleParams
+    scorer: RoleParams
+
+
+class PolicyParams(Section):
+    reply: Literal["choose", "generate"]
+    prompt: Literal["short", "full"]
+    history: Count
+    verbs: Annotated[tuple[Literal["click", "type", "scroll", "wait", "goback", "restart", "stop"], ...], Field(min_length=1)]
+    no_repeat: bool
+    max_choices: Positive
+    max_tokens: Positive
+
+
+class CollectParams(Section):
+    temperature: Temperature
+    explorer_episodes: Count
+    judge: Literal["reward", "llm"]
+    llm_judge_sample: Count
+    cap_per_task: Positive
+    unsolved_below: Count
+
+
+class WorldModelParams(Section):
+    target: Literal["page", "change"]
+    history: Count
+    outcome_rows: dict[Literal["success", "failure", "changed", "same"], Count]
+    explorer_episodes: Count
+    outcome_weight: Annotated[float, Field(ge=0, lt=1)]
+    max_tokens: Positive
+    report_rows: Positive
+
+
+class SynthesizeParams(Section):
+    policy_iteration: Positive
+    world_model_iteration: Positive | None
+    horizon: Positive
+    attempts: Positive
+    seeds: Positive
+    temperature: Temperature
+    judge: Literal["world_model", "llm"]
+    threshold: Share
+    replay: bool
+
+
+class SFTParams(Section):
+    method: Literal["full", "lora"]
+    learning_rate: Annotated[float, Field(gt=0, lt=1)]
+    lora_learning_rate: Annotated[float, Field(gt=0, lt=1)]
+    lora_rank: Positive
+    epochs: Annotated[float, Field(gt=0)]
+    batch: Positive
+    max_length: Positive
+    freeze_embeddings: bool
+    checkpoints: Positive
+
+
+class PolicySFTParams(SFTParams):
+    arm: Literal["self_improve", "webevolver"]
+    rows_per_task: Positive
+    max_repeat: Positive
+
+
+class WMLAParams(Section):
+    arms: Annotated[tuple[str, ...], Field(min_length=1)] | None
+    k: Annotated[int, Field(ge=2)]
+    temperature: Temperature
+    scorer: Literal["world_model", "llm"]
+
+
+class Params(Section):
+    """A whole profile. Sections are named after the stage or part that reads them."""
+
+    seed: Count
+    iterations: Positive
+    tasks: TaskParams
+    browser: BrowserParams
+    observation: ObservationParams
+    llm: LLMParams
+    roles: RolesParams
+    policy: PolicyParams
+    collect: CollectParams
+    world_model: WorldModelParams
+    world_model_sft: SFTParams
+    synthesize: SynthesizeParams
+    sft: PolicySFTParams
+    wmla: WMLAParams
+
+    def arms(self) -> tuple[str, ...]:
+        """The arms of notebook 05, in the order of the tables."""
+        improved = tuple(f"self_improve_{i}" for i in range(1, self.iterations + 1))
+        default = ("zero_shot", *improved, "webevolver", "webevolver+wmla_d1", "webevolver+best_of_k")
+        return self.wmla.arms or default
+
+    @model_validator(mode="after")
+    def _synthesis_uses_what_exists(self):
+        for key in ("policy_iteration", "world_model_iteration"):
+            value = getattr(self.synthesize, key)
+            if value is not None and value > self.iterations:
+                raise ValueError(f"synthesize.{key} is {value}, but there are only {self.iterations} iterations")
+        return self
+
+
+class Resolved(BaseModel):
+    """Params, with the layer that set each leaf: base, the profile's name or overrides."""
+
+    params: Params
+    profile: str
+    layers: dict[str, str]
+
+    def rows(self, *sections: str) -> list[dict[str, str]]:
+        """One row a value of the named sections: key, value, layer."""
+        leaves = flatten(self.params.model_dump(mode="json"))
+        named = lambda key: key.split(".")[0] in sections  # noqa: E731
+        return [
+            {"key": key, "value": str(value), "set by": self.layers.get(key, "base")}
+            for key, value in leaves.items()
+            if named(key)
+        ]
+
+
+def profiles() -> list[str]:
+    return sorted(path.stem for path in (ROOT / "params").glob("*.yaml") if path.stem != "base")
+
+
+def load_params(profile: str, overrides: dict[str, Any] | None = None) -> Resolved:
+    """The checked params of a profile. `overrides` is nested, or has dotted keys. Raises ParamsError."""
+    if profile not in profiles():
+        raise ParamsError(f"no profile '{profile}': take one of {', '.join(profiles())} (files in params/)")
+    base = _read(ROOT / "params" / "base.yaml")
+    named = _read(ROOT / "params" / f"{profile}.yaml")
+    merged, layers = base, {}
+    for layer, values in ((profile, named), ("overrides", undot(overrides or {}))):
+        _refuse_unknown(values, base, layer)
+        merged = merge(merged, values)
+        layers |= {key: layer for key in flatten(values)}
+    try:
+        params = Params.model_validate(merged)
+    except ValidationError as error:
+        raise ParamsError(_readable(error, layers)) from None
+    return Resolved(params=params, profile=profile, layers=layers)
+
+
+def merge(below: dict, above: dict) -> dict:
+    """`above` laid over `below`, mapping by mapping; lists are replaced whole."""
+    out = dict(below)
+    for key, value in above.items():
+        both = isinstance(value, dict) and isinstance(out.get(key), dict)
+        out[key] = merge(out[key], value) if both else value
+    return out
+
+
+def flatten(values: dict, prefix: str = "") -> dict[str, Any]:
+    """Dotted keys of the leaves."""
+    out = {}
+    for key, value in values.items():
+        if isinstance(value, dict) and value:
+            out |= flatten(value, f"{prefix}{key}.")
+        else:
+            out[f"{prefix}{key}"] = value
+    return out
+
+
+def undot(values: dict[str, Any]) -> dict[str, Any]:
+    """`{"wmla.k": 5}` as `{"wmla": {"k": 5}}`."""
+    out: dict[str, Any] = {}
+    for key, value in values.items():
+        nested = undot(value) if isinstance(value, dict) else value
+        for part in reversed(str(key).split(".")):
+            nested = {part: nested}
+        out = merge(out, nested)
+    return out
+
+
+def parse_setting(text: str) -> dict[str, Any]:
+    """`wmla.k=5` as an override; the value is read as YAML. Raises ParamsError."""
+    key, sign, value = text.partition("=")
+    if not sign or not key:
+        raise ParamsError(f"--set {text!r} is no key=value, e.g. --set wmla.k=5")
+    return undot({key.strip(): _number(yaml.safe_load(value))})
+
+
+def _read(path: Path) -> dict:
+    values = yaml.safe_load(path.read_text()) or {}
+    return {key: _number(value) for key, value in values.items()}
+
+
+def _number(value: Any) -> Any:
+    """YAML reads 1e-4 as text; take it as the number it looks like."""
+    if isinstance(value, dict):
+        return {key: _number(inner) for key, inner in value.items()}
+    if isinstance(value, str) and value[:1].isdigit() and "e" in value:
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _refuse_unknown(values: dict, known: dict, layer: str, prefix: str = ""):
+    for key, value in values.items():
+        if key not in known:
+            near = difflib.get_close_matches(str(key), [str(k) for k in known], n=1)
+            hint = f"; did you mean {prefix}{near[0]}?" if near else f"; known here: {', '.join(map(str, known))}"
+            raise ParamsError(f"unknown key {prefix}{key} (from {layer}){hint}")
+        if isinstance(known[key], dict) and isinstance(value, dict):
+            _refuse_unknown(value, known[key], layer, f"{prefix}{key}.")
+
+
+def _readable(error: ValidationError, layers: dict[str, str]) -> str:
+    lines = []
+    for problem in error.errors():
+        key = ".".join(str(part) for part in problem["loc"])
+        layer = layers.get(key, "base")
+        shown = "" if isinstance(problem["input"], (dict, BaseModel)) else f" is {problem['input']!r}"
+        lines.append(f"{key or 'params'}{shown} (from {layer}): {problem['msg'].removeprefix('Value error, ')}")
+    return "\n".join(lines)

@@ -1,0 +1,284 @@
+"""Runs and stages on disk: what is done, what fits, where a broken stage goes on.
+
+A stage declares its params and its inputs and writes one folder. Its manifest is written last
+and means "done". The same params and inputs again: a finished stage is loaded, an unfinished
+one goes on item by item. Others: refused with the difference. Used by every notebook.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import re
+import resource
+import shutil
+import subprocess
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+from wevo_nb.params import ROOT, Resolved, flatten
+
+PACKAGES = ("torch", "transformers", "trl", "peft", "playwright", "papermill", "openai", "miniwob")
+UNHASHED = ("manifest.json", "params.json", "progress.json", "notebook.ipynb", ".lock")
+
+
+class StageError(RuntimeError):
+    """A stage that cannot run: of other params, without its inputs, busy, or out of disk."""
+
+
+class Stage:
+    """One folder of a run, opened for work. Close it, or use it as a context manager."""
+
+    def __init__(self, run: str, name: str, spec: dict):
+        self.run, self.name, self.spec = run, name, spec
+        self.folder = run_folder(run) / name
+        self.done = (self.folder / "manifest.json").exists()
+        self._lock = None
+        self._started = time.time()
+        self._earlier = 0.0 if self.done else (read_json(self.folder / "progress.json") or {}).get("seconds", 0.0)
+
+    @property
+    def manifest(self) -> dict:
+        return read_json(self.folder / "manifest.json") or {}
+
+    def path(self, *parts: str) -> Path:
+        """A path below the stage's folder, whose parent exists."""
+        path = self.folder.joinpath(*parts)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def seconds(self) -> float:
+        """Time spent in this stage, earlier attempts included."""
+        return self._earlier + time.time() - self._started
+
+    def progress(self, iterable: Iterable | None = None, *, total: int, label: str, initial: int = 0):
+        """A tqdm bar that also keeps progress.json for `wevo run` and `wevo status`."""
+        from tqdm import tqdm
+
+        stage = self
+
+        class Bar(tqdm):
+            def display(self, *args, **kwargs):
+                stage.note_progress(label, self.n, total)
+                return super().display(*args, **kwargs)
+
+        return Bar(iterable, total=total, desc=label, initial=initial, mininterval=2, ascii=" =", ncols=90)
+
+    def note_progress(self, label: str, n: int, total: int):
+        state = {"label": label, "n": n, "total": total, "seconds": round(self.seconds(), 1), "pid": os.getpid()}
+        write_json(self.path("progress.json"), state)
+
+    def finish(self, *, metrics: dict, usage: dict | None = None, models: dict | None = None, browser: str = "") -> dict:
+        """Writes metrics.json and, last, the manifest. Returns the manifest."""
+        write_json(self.path("metrics.json"), metrics)
+        manifest = {
+            "stage": self.name,
+            "fingerprint": fingerprint(self.spec),
+            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+            "seconds": round(self.seconds(), 1),
+            "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+            "usage": usage or {},
+            "models": models or {},
+            "inputs": self.spec["inputs"],
+            "outputs": {str(p.relative_to(self.folder)): sha256(p) for p in outputs_of(self.folder)},
+            "provenance": provenance() | ({"browser": browser} if browser else {}),
+        }
+        write_json(self.path("manifest.json"), manifest)
+        (self.folder / "progress.json").unlink(missing_ok=True)
+        self.done = True
+        self.close()
+        return manifest
+
+    def close(self):
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def lock(self):
+        """Keeps other processes out of the folder; ends with the process, however it ends."""
+        self._lock = open(self.path(".lock"), "w")  # noqa: SIM115 - held until close()
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._lock.close()
+            raise StageError(
+                f"another process works on {self.folder}: wait for it, or stop it (another open notebook?)"
+            ) from None
+
+
+def run_folder(run: str) -> Path:
+    if not re.fullmatch(r"[\w.-]+", run):
+        raise StageError(f"run '{run}' is no folder name: use letters, digits, '.', '-' and '_'")
+    return Path(os.environ.get("WEVO_OUTPUTS", ROOT / "outputs")) / run
+
+
+def open_stage(
+    run: str, name: str, resolved: Resolved, *, sections: tuple[str, ...], inputs: tuple[str, ...] = (), version: int = 1
+) -> Stage:
+    """The stage `name` of `run`, which reads `sections` of the params and the finished stages `inputs`.
+
+    Raises StageError where an input is not done, the folder holds other params, or another
+    process works in it.
+    """
+    everything = resolved.params.model_dump(mode="json")
+    spec = {
+        "version": version,
+        "params": {"seed": everything["seed"]} | {section: everything[section] for section in sections},
+        "inputs": {other: signature(run, other) for other in inputs},
+    }
+    stage = Stage(run, name, spec)
+    before = read_json(stage.folder / "params.json")
+    if before is not None and fingerprint(before) != fingerprint(spec):
+        raise StageError(_difference(stage, before))
+    if stage.done:
+        return stage
+    stage.lock()
+    if before is None:
+        write_json(stage.path("params.json"), spec)
+        made = {"profile": resolved.profile, "created": datetime.now(UTC).isoformat(timespec="seconds")}
+        if not (run_folder(run) / "run.json").exists():
+            write_json(run_folder(run) / "run.json", made)
+    return stage
+
+
+def signature(run: str, name: str) -> str:
+    """What a finished stage put out, in one hash. Raises StageError where it is not done."""
+    manifest = read_json(run_folder(run) / name / "manifest.json")
+    if manifest is None:
+        raise StageError(
+            f"needs {name} of run '{run}', and it is not done: run its notebook first, or 'wevo run --run {run}'"
+        )
+    return fingerprint(manifest["outputs"])
+
+
+def set_aside(run: str, name: str) -> Path | None:
+    """Moves a stage's folder out of the way, deleting nothing. Returns where it went."""
+    folder = run_folder(run) / name
+    if not folder.exists():
+        return None
+    number = 1
+    while (aside := folder.with_name(f"{folder.name}.old-{number}")).exists():
+        number += 1
+    return folder.rename(aside)
+
+
+class JSONL:
+    """Records in a file, one a line, keyed; a torn last line of a killed writer is dropped."""
+
+    def __init__(self, path: Path, record):
+        self.path, self.record = path, record
+        self.records = {}
+        if path.exists():
+            whole = path.read_bytes()
+            end = whole.rfind(b"\n") + 1
+            if end < len(whole):
+                os.truncate(path, end)
+            for line in whole[:end].decode().splitlines():
+                item = record.model_validate_json(line)
+                self.records[item.key] = item
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.records
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def append(self, item):
+        """Writes one record through to the system, once a key. Raises StageError on a full disk."""
+        if item.key in self.records:
+            return
+        try:
+            with self.path.open("a") as file:
+                file.write(item.model_dump_json(exclude_defaults=True) + "\n")
+        except OSError as problem:
+            raise _readable_disk(problem, self.path) from problem
+        self.records[item.key] = item
+
+    def values(self) -> list:
+        """The records, sorted by key: the same whatever the order of writing."""
+        return [self.records[key] for key in sorted(self.records)]
+
+
+def require_space(folder: Path, gigabytes: float):
+    """Raises StageError where the disk has no room for what a stage will write."""
+    folder.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(folder).free / 1e9
+    if free < gigabytes:
+        raise StageError(
+            f"{folder} has {free:.1f} GB free and this stage needs {gigabytes:.1f} GB: "
+            "make room, or set WEVO_OUTPUTS to a folder on another disk"
+        )
+
+
+def write_json(path: Path, value):
+    """Atomic: the file is the old one or the new one, never half."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_text(json.dumps(value, indent=1, ensure_ascii=False, default=str))
+    except OSError as problem:
+        raise _readable_disk(problem, path) from problem
+    temporary.replace(path)
+
+
+def read_json(path: Path):
+    """The value, or None where there is no such file."""
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def fingerprint(value) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+
+
+def outputs_of(folder: Path) -> list[Path]:
+    """The files that later stages may read: no notebook, no figure, no hidden file."""
+    files = (p for p in folder.rglob("*") if p.is_file())
+    inner = lambda p: p.relative_to(folder)  # noqa: E731
+    return sorted(
+        p for p in files
+        if p.name not in UNHASHED and inner(p).parts[0] != "figures" and not any(x.startswith(".") for x in inner(p).parts)
+    )
+
+
+def provenance() -> dict:
+    versions = {}
+    for package in PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            versions[package] = None
+    git = lambda *words: subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True).stdout.strip()  # noqa: E731
+    return {
+        "git_commit": git("rev-parse", "HEAD"),
+        "git_dirty": bool(git("status", "--porcelain")),
+        "python": platform.python_version(),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "packages": versions,
+    }
+
+
+def _difference(stage: Stage, before: dict) -> str:
+    old, new = flatten(before), flatten(stage.spec)
+    lines = [f"  {key}: {old.get(key, '-')} there, {new.get(key, '-')} now" for key in sorted(old | new) if old.get(key) != new.get(key)]
+    return (
+        f"{stage.folder} was made with other params or inputs:\n" + "\n".join(lines) + "\n"
+        "take another run name, or 'wevo run --fresh' to move the old folder aside"
+    )
+
+
+def _readable_disk(problem: OSError, path: Path) -> OSError | StageError:
+    if problem.errno == errno.ENOSPC:
+        return StageError(f"the disk is full, {path} could not grow: make room and run the same command again; nothing written is lost")
+    return problem

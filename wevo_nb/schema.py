@@ -1,0 +1,151 @@
+"""The records that every stage reads and writes, and the three interfaces behind them.
+
+A world model is an environment: the browser and the language model that imagines pages
+answer the same two calls, `reset` and `step`, so one loop (rollout.py) collects, synthesizes
+and looks ahead. Every notebook uses these records. Paper: section 3 (Web agent, world model).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+from pydantic import BaseModel, ConfigDict
+
+Outcome = Literal["success", "failure", "unscored"]
+
+
+class Record(BaseModel):
+    """A frozen record; unknown keys are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Task(Record):
+    """One thing to do: a task of a suite with a seed that fixes its page and its goal."""
+
+    suite: str
+    name: str
+    seed: int
+    goal: str = ""  # known after the first reset where the page itself states it
+    split: Literal["train", "test_seeds", "test_tasks"] = "train"
+
+    @property
+    def key(self) -> str:
+        """Name of this task in files, e.g. `miniwob/click-button/7`."""
+        return f"{self.suite}/{self.name}/{self.seed}"
+
+
+class Observation(Record):
+    """What an agent sees: the page as text (observation.py), and how the episode stands."""
+
+    text: str
+    url: str = ""
+    title: str = ""
+    goal: str = ""
+    note: str = ""  # what the last action did, where the page alone does not tell
+    done: bool = False
+    reward: float | None = None  # only with done: the page's own reward, or P(success) if imagined
+
+
+class Action(Record):
+    """One action of the grammar in actions.py."""
+
+    verb: Literal["click", "type", "scroll", "wait", "goback", "restart", "stop"]
+    id: int | None = None
+    text: str = ""  # what to type, where to scroll, what to answer
+    enter: bool = False  # press Enter after typing
+
+
+class Candidate(Record):
+    """One action that look-ahead considered: what it imagined and the score it gave."""
+
+    reply: str
+    imagined: tuple[str, ...] = ()
+    score: float | None = None  # None = unscored
+
+
+class Decision(Record):
+    """A policy's reply, and the action read from it (None where it cannot be read)."""
+
+    reply: str
+    action: Action | None
+    error: str = ""
+    candidates: tuple[Candidate, ...] = ()
+
+
+class Step(Record):
+    """The page an agent saw and what it decided there."""
+
+    observation: Observation
+    decision: Decision
+    valid: bool = True  # False: the environment could not carry the action out
+
+
+class Verdict(Record):
+    """A judge's opinion of a trajectory."""
+
+    outcome: Outcome
+    judge: str
+    reason: str = ""
+
+    @property
+    def success(self) -> bool:
+        return self.outcome == "success"
+
+
+class Trajectory(Record):
+    """An episode: n steps and the observation after the last of them."""
+
+    task: Task
+    policy: str
+    environment: str
+    steps: tuple[Step, ...]
+    final: Observation
+    ended: Literal["done", "stop", "limit", "unparsed", "dead_end", "error"]
+    verdict: Verdict | None = None
+    attempt: int = 0
+    error: str = ""
+    seconds: float = 0.0
+
+    @property
+    def key(self) -> str:
+        """Unique within one file: task, seed, policy and attempt."""
+        return f"{self.task.key}/{self.policy}/{self.attempt}"
+
+    def transitions(self) -> list[tuple[int, Step, Observation]]:
+        """(position, step, the observation that followed it), in order."""
+        following = [s.observation for s in self.steps[1:]] + [self.final]
+        return [(i, s, o) for i, (s, o) in enumerate(zip(self.steps, following, strict=True))]
+
+
+class Policy(Protocol):
+    """Who chooses. `history` holds the earlier steps of this episode, oldest first."""
+
+    name: str
+
+    async def act(
+        self, task: Task, history: Sequence[Step], observation: Observation
+    ) -> Decision | None:
+        """The decision on this page; None where no action is left to try."""
+        ...
+
+
+class Environment(Protocol):
+    """Where a policy acts: a browser or a world model. One instance serves one episode."""
+
+    name: str
+
+    async def reset(self, task: Task) -> Observation: ...
+
+    async def step(self, action: Action) -> Observation: ...
+
+    async def close(self) -> None: ...
+
+
+class Judge(Protocol):
+    """What counts as success."""
+
+    name: str
+
+    async def judge(self, trajectory: Trajectory) -> Verdict: ...

@@ -1,0 +1,84 @@
+"""MiniWoB++ (Liu et al. 2018) from the `miniwob` wheel: pages served on localhost, no Selenium.
+
+A task's seed fixes its page and its goal. Success is the page's own reward, and only the full
+one: some pages pay a part for pressing Submit on an empty form. Used by notebooks 01 and 05.
+"""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import importlib.util
+import threading
+from pathlib import Path
+
+from wevo_nb.schema import Task
+
+HIDDEN = "#query,#reward-display,#click-canvas,#sync-task-cover{display:none!important}"
+START = """seed => {
+  Math.seedrandom(String(seed));
+  core.EPISODE_MAX_TIME = 1e7;
+  core.startEpisodeReal();
+  const goal = core.getUtterance();
+  return typeof goal === "string" ? goal : goal.utterance;
+}"""
+STATE = "() => [WOB_DONE_GLOBAL, WOB_RAW_REWARD_GLOBAL]"
+
+
+class MiniWoB:
+    """Serves the task pages while it is open: `with MiniWoB() as suite: ...`."""
+
+    name = "miniwob"
+
+    def __init__(self):
+        self.folder = pages_folder()
+        self.server: http.server.ThreadingHTTPServer | None = None
+
+    def __enter__(self) -> MiniWoB:
+        handler = functools.partial(_QuietHandler, directory=str(self.folder))
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+
+    def url(self, task: Task) -> str:
+        return f"http://127.0.0.1:{self.server.server_address[1]}/miniwob/{task.name}.html"
+
+    async def start(self, page, task: Task) -> str:
+        """Starts the episode on a loaded Playwright page; returns the goal."""
+        await page.add_style_tag(content=HIDDEN)
+        return " ".join((await page.evaluate(START, task.seed)).split())
+
+    async def state(self, page) -> tuple[bool, float | None]:
+        """Whether the episode is over, and then its reward from -1 to 1."""
+        done, reward = await page.evaluate(STATE)
+        return bool(done), float(reward) if done else None
+
+
+def pages_folder() -> Path:
+    """The `html` folder of the installed wheel. Raises ModuleNotFoundError with the cure."""
+    spec = importlib.util.find_spec("miniwob")
+    if spec is None:
+        raise ModuleNotFoundError("the package 'miniwob' is missing: pip install miniwob==1.1.0")
+    return Path(spec.origin).parent / "html"
+
+
+def task_names() -> list[str]:
+    """Every task page of the wheel."""
+    return sorted(path.stem for path in (pages_folder() / "miniwob").glob("*.html"))
+
+
+class _QuietHandler(http.server.SimpleHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        """Says nothing: a page that is closed while loading is no news."""
+
+    def handle(self):
+        try:
+            super().handle()
+        except ConnectionError:
+            self.close_connection = True
