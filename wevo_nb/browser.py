@@ -80,6 +80,7 @@ class BrowserEnv:
     """One episode in a context of its own. `suite` knows where a task starts and ends."""
 
     name = "browser"
+    errors = (Error,)
 
     def __init__(self, browser: Browser, suite, params: BrowserParams, observation: ObservationParams):
         self.browser, self.suite, self.params, self.format = browser, suite, params, observation
@@ -161,7 +162,9 @@ class BrowserEnv:
             case "wait":
                 await asyncio.sleep(self.params.quiet_ms * 10 / 1000)
             case "goback":
-                await self.page.go_back(wait_until="domcontentloaded")
+                if await self.page.go_back(wait_until="domcontentloaded") is None:
+                    await self._open()
+                    raise NotCarriedOut("there is no page to go back to: the task was opened again")
             case "restart":
                 await self._open()
 

@@ -35,12 +35,25 @@
   const VALUED = new Set(["textbox", "searchbox", "spinbutton", "slider"]);
   const squeeze = (s) => (s || "").replace(/\s+/g, " ").trim();
 
+  const SELECTOR = "a[href],button,input,select,textarea,[role=button],[role=link],[role=tab],[role=menuitem],[onclick]";
+  const interactive = (e) => listening.has(e) || e.onclick || e.matches(SELECTOR);
+  // A container that listens for its controls (delegation) and shows nothing of its own is no control.
+  const onlyDelegates = (e) => {
+    const controls = [...e.querySelectorAll("*")].slice(0, 200).filter(interactive);
+    if (!controls.length) return false;
+    const walker = document.createTreeWalker(e, NodeFilter.SHOW_TEXT);
+    for (let text = walker.nextNode(); text; text = walker.nextNode())
+      if (squeeze(text.data) && !controls.some((c) => c.contains(text))) return false;
+    return true;
+  };
+
   const roleOf = (e, style, pointerAbove) => {
     let role = e.getAttribute("role") || (ROLE[e.tagName] ? ROLE[e.tagName](e) : null);
     if (e.isContentEditable && !e.parentElement?.isContentEditable) role = "textbox";
     const plain = !role || !SHOWN.has(role) || role === "img";
     const acts = listening.has(e) || e.onclick || (style?.cursor === "pointer" && !pointerAbove);
-    return plain && acts && e !== document.body && e !== document.documentElement ? "clickable" : role;
+    const page = e === document.body || e === document.documentElement;
+    return plain && acts && !page && !onlyDelegates(e) ? "clickable" : role;
   };
 
   const labelText = (label) => {
@@ -98,12 +111,14 @@
       if (style && style.display === "none") return;
       const visible = option || (style.visibility === "visible" && inWindow(node.getBoundingClientRect()));
       const role = roleOf(node, style, pointerAbove);
-      if (role && SHOWN.has(role) && visible) {
-        const name = nameOf(node, role);
+      const name = role && SHOWN.has(role) && visible ? nameOf(node, role) : null;
+      const repeats = role === "clickable" && name && told.split("\n")[0] === name;  // the inside of a shown control
+      if (name !== null && !repeats) {
         add(node, role, name, depth, propertiesOf(node, role));
         depth += 1;
         told = name + "\n" + told;
       }
+      if (node.tagName === "LABEL" && node.control) told = labelText(node) + "\n" + told;  // told as the control's name
       if (VALUED.has(role)) return;
       const root = node.shadowRoot || shadows.get(node);
       const children = root ? root.childNodes : node.tagName === "SLOT" ? node.assignedNodes() : node.childNodes;

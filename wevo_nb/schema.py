@@ -102,7 +102,7 @@ class Trajectory(Record):
     environment: str
     steps: tuple[Step, ...]
     final: Observation
-    ended: Literal["done", "stop", "limit", "unparsed", "dead_end", "error"]
+    ended: Literal["done", "stop", "limit", "dead_end", "error"]
     verdict: Verdict | None = None
     attempt: int = 0
     error: str = ""
@@ -132,9 +132,13 @@ class Policy(Protocol):
 
 
 class Environment(Protocol):
-    """Where a policy acts: a browser or a world model. One instance serves one episode."""
+    """Where a policy acts: a browser or a world model. One instance serves one episode.
+
+    `errors` are the exceptions that mean the environment broke, not the agent.
+    """
 
     name: str
+    errors: tuple[type[Exception], ...]
 
     async def reset(self, task: Task) -> Observation: ...
 

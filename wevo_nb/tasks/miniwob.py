@@ -22,7 +22,7 @@ START = """seed => {
   const goal = core.getUtterance();
   return typeof goal === "string" ? goal : goal.utterance;
 }"""
-STATE = "() => [WOB_DONE_GLOBAL, WOB_RAW_REWARD_GLOBAL]"
+STATE = "() => [window.WOB_DONE_GLOBAL, window.WOB_RAW_REWARD_GLOBAL]"
 
 
 class MiniWoB:

@@ -1,0 +1,39 @@
+# Every command of the project; `make help` lists them. `make -C <folder> demo` works from anywhere.
+.DEFAULT_GOAL := help
+.PHONY: help demo smoke study lab test lint env browser clean-env
+
+# The Python that makes the environment; an older or a newer one than the project takes is passed over.
+PYTHON ?= python3
+BIN := .venv/bin
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):[^#]*## ?/\1	/' | awk -F '\t' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+demo: browser ## environment, browser, then all six notebooks on params/demo.yaml
+	@$(BIN)/wevo run --profile demo
+
+smoke: browser ## the same chain at its smallest, on params/smoke.yaml
+	@$(BIN)/wevo run --profile smoke
+
+study: browser ## the longer run, on params/study.yaml
+	@$(BIN)/wevo run --profile study
+
+lab: browser ## JupyterLab on the notebooks
+	@$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks
+
+test: browser lint ## environment, browser, lint and every test, the smoke chain among them
+	@$(BIN)/python -m pytest -m ""
+
+lint: env ## ruff, the order of imports, notebooks without outputs
+	@$(BIN)/ruff check .
+	@$(BIN)/lint-imports --no-logo
+	@set -- notebooks/*.ipynb; if [ -e "$$1" ]; then $(BIN)/nbstripout --verify --keep-id "$$@"; fi
+
+env: ## .venv with every package; the second time it installs nothing
+	@$(PYTHON) tools/environment.py env
+
+browser: env ## a Chromium, found or installed
+	@$(PYTHON) tools/environment.py browser
+
+clean-env: ## remove .venv
+	rm -rf .venv

@@ -1,0 +1,182 @@
+"""The figures draw and save what they are given, and notebook 06 runs on a run that is whole or half done."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from wevo_nb import figures, metrics, paper, runs
+from wevo_nb.params import ROOT, load_params
+from wevo_nb.schema import Action, Decision, Observation, Step, Task, Trajectory, Verdict
+
+TRAINED, HELD_OUT = ("click-button", "click-link", "enter-text", "focus-text"), ("click-test", "login-user")
+# of 24 episodes on held-out seeds and 8 on held-out tasks, the first so many are solved
+SOLVED = {
+    "zero_shot": (6, 2),
+    "self_improve_1": (12, 3),
+    "self_improve_2": (12, 4),
+    "webevolver": (15, 4),
+    "webevolver+wmla_d1": (16, 4),
+    "webevolver+best_of_k": (14, 3),
+}
+
+
+def episodes(arm: str) -> list[Trajectory]:
+    """24 + 8 one-step episodes of an arm, solved as in SOLVED."""
+    seeds = [Task(suite="miniwob", name=name, seed=s, split="test_seeds") for name in TRAINED for s in range(6)]
+    tasks = [Task(suite="miniwob", name=name, seed=s, split="test_tasks") for name in HELD_OUT for s in range(4)]
+    page = Observation(text="[1] button 'OK'", goal="Click OK")
+    step = Step(observation=page, decision=Decision(reply="click [1]", action=Action(verb="click", id=1)))
+    made = []
+    for group, solved in zip((seeds, tasks), SOLVED[arm], strict=True):
+        for place, task in enumerate(group):
+            verdict = Verdict(outcome="success" if place < solved else "failure", judge="reward")
+            final = Observation(text="", done=True, reward=float(verdict.success))
+            episode = {"task": task, "policy": arm, "environment": "browser", "steps": (step,), "ended": "done"}
+            made.append(Trajectory(**episode, final=final, verdict=verdict))
+    return made
+
+
+def finish(run: str, name: str, metrics: dict, trajectories=(), tables=None):
+    """One finished stage, written by the package's own Stage."""
+    stage = runs.open_stage(run, name, load_params("demo"), sections=("iterations",))
+    file = runs.JSONL(stage.path("trajectories.jsonl"), Trajectory)
+    for trajectory in trajectories:
+        file.append(trajectory)
+    for table, rows in (tables or {}).items():
+        pd.DataFrame(rows).to_csv(stage.path(f"{table}.csv"), index=False)
+    usage = {"policy": {"calls": 10, "prompt_tokens": 4000, "completion_tokens": 300, "seconds": 2.0}}
+    stage.finish(metrics=metrics, usage=usage)
+
+
+def report_card(iteration: int) -> list[dict]:
+    values = {"copy_page": 0.2, "untrained": 0.1, f"iteration_{iteration}": 0.5 + 0.1 * iteration}
+    return [
+        {"model": model, "target": "change", "metric": metric, "n": 50, "value": v, "low": v - 0.1, "high": v + 0.1}
+        for metric in ("exact_match", "changed_f1", "parses", "outcome_accuracy", "auc_success")
+        for model, v in values.items()
+    ]
+
+
+def make_run(run: str, arms: list[str]):
+    """A small finished run of two iterations, without a model or a browser."""
+    loss = {"loss": [{"step": step, "loss": 2 / step} for step in range(1, 21)]}
+    for i in (1, 2):
+        funnel = [{"step": "sampled episodes", "kept": 240}, {"step": "successes", "kept": 100 + i}]
+        finish(run, f"iter-{i}/01_collect", {"funnel": funnel})
+        finish(run, f"iter-{i}/02_wm_train", {}, tables={"report_card": report_card(i)} | loss)
+        finish(run, f"iter-{i}/04_self_improve", {}, tables=loss)
+    ledger = [
+        {"task": task, "outcome": outcome, "n": n}
+        for task in HELD_OUT
+        for outcome, n in (("accepted", 10), ("refused: below threshold", 25), ("refused: page unreadable", 5))
+    ]
+    imagined = {"funnel": [{"step": "imagined", "kept": 80}, {"step": "accepted", "kept": 20}]}
+    finish(run, "03_synthesize", imagined | {"truth": {"replayed": 20, "true": 5}}, tables={"ledger": ledger})
+    finish(run, "04_webevolver", {}, tables=loss)
+    for arm in arms:
+        finish(run, f"05_wmla/{arm}", {}, episodes(arm))
+
+
+def frames() -> dict[str, pd.DataFrame]:
+    """One frame for every figure function, under its name."""
+    by_arm = {arm: episodes(arm) for arm in SOLVED}
+    success = metrics.success_table(by_arm)
+    ledger = pd.DataFrame({"task": "login-user", "outcome": ["refused", "accepted"], "n": [30, 10]})
+    cost = {"stage": "03_synthesize", "seconds": 90.0, "peak_memory_mb": 900}
+    return {
+        "success_by_arm": success,
+        "paired_differences": metrics.paired_table(by_arm, metrics.comparisons(list(SOLVED))),
+        "iteration_curve": pd.concat([metrics.iteration_table(success), paper.figure_3()], ignore_index=True),
+        "paper_table_1": paper.table_1(),
+        "trajectory_funnel": pd.DataFrame({"stage": "01", "step": ["sampled", "successes"], "kept": [240, 101]}),
+        "world_model_quality": pd.DataFrame(report_card(1) + report_card(2)).assign(iteration=[1] * 15 + [2] * 15),
+        "time_and_tokens": pd.DataFrame([cost | {"prompt_tokens": 800, "completion_tokens": 50}]),
+        "loss_curve": pd.DataFrame({"step": [1, 2, 3], "loss": [2.0, 1.5, 1.0], "model": "wm"}),
+        "success_by_task": metrics.task_table(by_arm),
+        "imagined_ledger": metrics.ledger_table(ledger, {"replayed": 10, "true": 2}),
+    }
+
+
+@pytest.mark.parametrize("name", sorted(frames()))
+def test_saves_four_files_and_the_csv_is_what_was_plotted(tmp_path, name):
+    frame = frames()[name]
+    before = frame.copy()
+    figure = getattr(figures, name)(frame)
+    path = figures.save_figure(figure, frame, tmp_path / "figures", name, {"05_wmla/x": "abc"}, "Why.")
+    pd.testing.assert_frame_equal(frame, before)  # drawing changes nothing
+    saved = pd.read_csv(path.with_suffix(".csv"), dtype={"stage": str})
+    pd.testing.assert_frame_equal(saved, frame, check_dtype=False)
+    assert path.read_bytes()[:4] == b"\x89PNG"
+    assert path.with_suffix(".pdf").read_bytes()[:4] == b"%PDF"
+    made_of = json.loads(path.with_suffix(".json").read_text())
+    assert made_of["inputs"] == {"05_wmla/x": "abc"} and made_of["caption"] == "Why."
+    assert made_of["csv"] == runs.sha256(path.with_suffix(".csv"))
+
+
+@pytest.mark.parametrize("name", sorted(frames()))
+def test_a_frame_without_rows_gives_a_figure_that_says_so(name):
+    figure = getattr(figures, name)(pd.DataFrame())
+    assert [text.get_text() for text in figure.texts] == [f"{name}: nothing to draw yet"]
+
+
+def test_success_figure_marks_rate_and_interval_in_percent():
+    figure = figures.success_by_arm(metrics.success_table({"zero_shot": episodes("zero_shot")}))
+    seeds, tasks = figure.axes
+    bar = seeds.containers[0]
+    assert bar.lines[0].get_xdata()[0] == 25.0  # 6 of 24
+    low, high = bar.lines[2][0].get_segments()[0][:, 0]
+    assert (round(low, 1), round(high, 1)) == (12.0, 44.9)  # Wilson, worked out by hand
+    assert "6/24" in [text.get_text() for text in seeds.texts] and "2/8" in [text.get_text() for text in tasks.texts]
+    assert "higher is better" in seeds.get_xlabel() and "%" in seeds.get_xlabel()
+
+
+def test_forest_plot_is_hollow_where_the_interval_holds_zero():
+    by_arm = {arm: episodes(arm) for arm in ("zero_shot", "webevolver", "self_improve_1", "self_improve_2")}
+    pairs = [("zero_shot", "webevolver"), ("self_improve_1", "self_improve_2")]
+    seeds = figures.paired_differences(metrics.paired_table(by_arm, pairs)).axes[0]
+    faces = [bar.lines[0].get_markerfacecolor() for bar in seeds.containers]
+    assert faces == ["#D55E00", "white"]  # +9 of 24; 0 of 24
+
+
+def test_a_method_has_one_colour_under_our_name_and_the_papers():
+    for arm, method in paper.METHODS.items():
+        assert figures.colour(arm) == figures.colour(method), arm
+    shades = [figures.colour(arm) for arm in SOLVED]
+    assert len(set(shades)) == len(SOLVED)
+
+
+@pytest.mark.notebook
+def test_notebook_06_on_a_half_finished_run_and_again_when_it_is_whole(tmp_path, monkeypatch):
+    """Missing arms are named; the second analysis is not refused though its inputs have changed."""
+    import papermill
+
+    monkeypatch.setenv("WEVO_OUTPUTS", str(tmp_path))
+    stage = tmp_path / "made" / "06_analysis"
+
+    def analyse() -> dict:
+        notebook, out = ROOT / "notebooks" / "06_analysis.ipynb", tmp_path / "out.ipynb"
+        papermill.execute_notebook(notebook, out, {"profile": "demo", "run": "made"}, progress_bar=False, cwd=tmp_path)
+        return json.loads((stage / "metrics.json").read_text())
+
+    for arm in ("zero_shot", "self_improve_1"):
+        finish("made", f"05_wmla/{arm}", {}, episodes(arm))
+    half = analyse()
+    assert half["arms"] == ["zero_shot", "self_improve_1"]
+    assert half["missing"] == ["self_improve_2", "webevolver", "webevolver+wmla_d1", "webevolver+best_of_k"]
+
+    make_run("made", [arm for arm in SOLVED if arm not in half["arms"]])
+    whole = analyse()
+    assert whole["arms"] == list(SOLVED) and whole["missing"] == []
+    success = pd.read_csv(stage / "tables" / "success.csv")
+    assert list(success.columns) == ["arm", "split", "n", "successes", "rate", "low", "high"]
+    assert success[success["split"] == "test_seeds"]["successes"].tolist() == [6, 12, 12, 15, 16, 14]
+    paired = pd.read_csv(stage / "tables" / "paired.csv").set_index(["arm_a", "arm_b", "split"])
+    assert ",".join(paired.reset_index().columns) == "arm_a,arm_b,split,n,won,lost,difference,low,high,p"
+    row = paired.loc[("webevolver+best_of_k", "webevolver+wmla_d1", "test_seeds")]
+    assert (row["n"], row["won"], row["lost"]) == (24, 2, 0)
+    assert {path.stem for path in (stage / "figures").glob("*.png")} == set(frames())
+    truth = "Of 20 accepted imagined episodes, 5 were true in the real page (95% interval 11 to 47%)."
+    assert truth in whole["takeaways"]
+    manifest = json.loads((stage / "manifest.json").read_text())
+    assert "05_wmla/webevolver+wmla_d1" in manifest["inputs"] and "tables/success.csv" in manifest["outputs"]

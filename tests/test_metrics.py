@@ -1,0 +1,227 @@
+"""Intervals and tests against published or hand-worked values; tables leave out what nobody scored."""
+
+import subprocess
+import sys
+from math import isnan
+
+import pandas as pd
+import pytest
+
+from wevo_nb import metrics
+from wevo_nb.schema import Observation, Task, Trajectory, Verdict
+
+S, F, U = "success", "failure", "unscored"
+
+
+def episodes(arm: str, outcomes: str, split: str = "test_seeds", name: str = "click-button") -> list[Trajectory]:
+    """One episode a letter, seeds 0, 1, ...: S, F, U (unscored) or - (no verdict)."""
+    names = {"S": S, "F": F, "U": U}
+    return [
+        Trajectory(
+            task=Task(suite="miniwob", name=name, seed=seed, split=split),
+            policy=arm,
+            environment="browser",
+            steps=(),
+            final=Observation(text=""),
+            ended="done",
+            verdict=None if letter == "-" else Verdict(outcome=names[letter], judge="reward"),
+        )
+        for seed, letter in enumerate(outcomes)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("successes", "n", "low", "high"),
+    [
+        # Newcombe 1998, Statistics in Medicine 17, Table I, method 3 (four decimals are given there)
+        (81, 263, 0.2553, 0.3662),
+        (15, 148, 0.0624, 0.1605),
+        (0, 20, 0.0, 0.1611),
+        (1, 29, 0.0061, 0.1718),
+        # edges by hand: none of n ends at z2 / (n + z2), all of n begins at n / (n + z2), z2 = 3.8415
+        (0, 10, 0.0, 0.2775),
+        (10, 10, 0.7225, 1.0),
+        (1, 1, 0.2065, 1.0),
+    ],
+)
+def test_wilson_gives_the_published_intervals(successes, n, low, high):
+    rate, lower, upper = metrics.wilson(successes, n)
+    assert rate == successes / n
+    assert (lower, upper) == (pytest.approx(low, abs=5e-5), pytest.approx(high, abs=5e-5))
+    assert 0 <= lower <= rate <= upper <= 1
+
+
+def test_wilson_of_nothing_is_nan_and_of_too_much_an_error():
+    assert all(isnan(value) for value in metrics.wilson(0, 0))
+    for successes, n in ((-1, 10), (11, 10)):
+        with pytest.raises(ValueError, match=f"{successes} successes out of {n}"):
+            metrics.wilson(successes, n)
+
+
+def test_paired_by_hand():
+    """b = 8.5, c = 2.5, N = 52: centre 6/52, half 1.96 sqrt(11 - 36/52)/52; p = 2 (1 + 10 + 45)/1024."""
+    row = metrics.paired(won=8, lost=2, n=50)
+    assert row["difference"] == 0.12
+    assert row["low"] == pytest.approx(-0.005626, abs=1e-6)
+    assert row["high"] == pytest.approx(0.236396, abs=1e-6)
+    assert row["p"] == pytest.approx(0.109375, abs=1e-12)
+
+
+def test_paired_is_antisymmetric():
+    row, mirrored = metrics.paired(8, 2, 50), metrics.paired(2, 8, 50)
+    assert mirrored["difference"] == -row["difference"] and mirrored["p"] == row["p"]
+    assert (mirrored["low"], mirrored["high"]) == (pytest.approx(-row["high"]), pytest.approx(-row["low"]))
+
+
+def test_paired_at_its_edges():
+    same = metrics.paired(0, 0, 5)  # half of the interval: 1.959964 / 7
+    assert (same["difference"], same["p"]) == (0, 1)
+    assert (same["low"], same["high"]) == (pytest.approx(-0.279995, abs=1e-6), pytest.approx(0.279995, abs=1e-6))
+    swept = metrics.paired(5, 0, 5)  # 5/7 - 1.959964 sqrt(6 - 25/7)/7; the upper end would pass 1
+    assert (swept["difference"], swept["high"], swept["p"]) == (1, 1, 0.0625)
+    assert swept["low"] == pytest.approx(0.277945, abs=1e-6)
+    assert all(isnan(value) for value in metrics.paired(0, 0, 0).values())
+    for won, lost in ((-1, 0), (3, 3)):
+        with pytest.raises(ValueError, match=f"won {won} and lost {lost} of 5"):
+            metrics.paired(won, lost, 5)
+
+
+def test_success_table_has_the_contract_and_leaves_out_the_unscored():
+    by_arm = {
+        "zero_shot": episodes("zero_shot", "FS", "test_tasks", "login-user") + episodes("zero_shot", "SFFFU-"),
+        "webevolver": episodes("webevolver", "UU"),
+    }
+    table = metrics.success_table(by_arm)
+    assert list(table.columns) == ["arm", "split", "n", "successes", "rate", "low", "high"]
+    assert table[["arm", "split", "n", "successes"]].values.tolist() == [
+        ["zero_shot", "test_seeds", 4, 1],
+        ["zero_shot", "test_tasks", 2, 1],
+        ["webevolver", "test_seeds", 0, 0],
+    ]
+    assert table["rate"].tolist()[:2] == [0.25, 0.5] and isnan(table["rate"][2])
+    assert metrics.unscored_count(by_arm).values.tolist() == [
+        ["zero_shot", "test_seeds", 6, 2],
+        ["zero_shot", "test_tasks", 2, 0],
+        ["webevolver", "test_seeds", 2, 2],
+    ]
+
+
+def test_task_table_counts_a_task_once_an_arm():
+    by_arm = {"zero_shot": episodes("zero_shot", "SSF") + episodes("zero_shot", "FU", name="enter-text")}
+    table = metrics.task_table(by_arm)
+    assert list(table.columns) == ["task", "arm", "split", "n", "successes", "rate", "low", "high"]
+    assert table[["task", "n", "successes"]].values.tolist() == [["click-button", 3, 2], ["enter-text", 1, 0]]
+
+
+def test_paired_table_pairs_on_task_and_seed():
+    """Seeds 0..6: won (0, 1), lost (2), both (3), neither (4); 5 is unscored in a, 6 is not run by b."""
+    by_arm = {"a": episodes("a", "FFSSFUS"), "b": list(reversed(episodes("b", "SSFSFS")))}
+    table = metrics.paired_table(by_arm, [("a", "b")])
+    assert list(table.columns) == [
+        "arm_a", "arm_b", "split", "n", "won", "lost", "difference", "low", "high", "p",
+    ]  # fmt: skip
+    row = table.iloc[0].to_dict()
+    assert (row["arm_a"], row["arm_b"], row["split"]) == ("a", "b", "test_seeds")
+    assert (row["n"], row["won"], row["lost"]) == (5, 2, 1)
+    assert row["difference"] == pytest.approx(0.2) and row["p"] == 1.0  # 2 to 1 is no evidence
+
+
+def test_paired_table_keeps_the_splits_apart_and_its_columns_when_empty():
+    by_arm = {"a": episodes("a", "FF") + episodes("a", "F", "test_tasks", "x"), "b": episodes("b", "SS")}
+    table = metrics.paired_table(by_arm, [("a", "b")])
+    assert table[["split", "n", "won"]].values.tolist() == [["test_seeds", 2, 2], ["test_tasks", 0, 0]]
+    assert "share no scored episode" in metrics.describe_pair(table.iloc[1])
+    assert list(metrics.paired_table(by_arm, []).columns) == metrics.PAIRED_COLUMNS
+
+
+def test_paired_table_refuses_what_cannot_be_paired():
+    with pytest.raises(ValueError, match="no trajectories of b; there are a"):
+        metrics.paired_table({"a": episodes("a", "S")}, [("a", "b")])
+    twice = episodes("a", "S") + episodes("a", "F")
+    with pytest.raises(ValueError, match="a holds click-button, seed 0, twice"):
+        metrics.paired_table({"a": twice, "b": episodes("b", "S")}, [("a", "b")])
+
+
+def test_comparisons_are_the_ones_reported():
+    arms = ["zero_shot", "self_improve_1", "self_improve_2", "webevolver", "webevolver+wmla_d1", "webevolver+best_of_k"]
+    assert metrics.comparisons(arms) == [
+        ("zero_shot", "self_improve_1"),
+        ("zero_shot", "self_improve_2"),
+        ("zero_shot", "webevolver"),
+        ("zero_shot", "webevolver+wmla_d1"),
+        ("zero_shot", "webevolver+best_of_k"),
+        ("self_improve_1", "self_improve_2"),
+        ("self_improve_1", "webevolver"),
+        ("self_improve_2", "webevolver"),
+        ("webevolver", "webevolver+wmla_d1"),
+        ("webevolver+best_of_k", "webevolver+wmla_d1"),
+        ("webevolver", "webevolver+best_of_k"),
+    ]
+    assert metrics.comparisons(["zero_shot"]) == []
+    assert metrics.comparisons(["webevolver", "self_improve_1"]) == [("self_improve_1", "webevolver")]
+
+
+def test_iteration_table_is_in_percent_and_places_the_final_arms_after_the_last_iteration():
+    arms = {"random": "F", "zero_shot": "FFFS", "self_improve_1": "SSFF", "webevolver": "SSSF"}
+    success = metrics.success_table({arm: episodes(arm, outcomes) for arm, outcomes in arms.items()})
+    table = metrics.iteration_table(success)
+    assert table[["method", "iteration", "success_percent"]].values.tolist() == [
+        ["zero_shot", 0, 25.0],
+        ["self_improve_1", 1, 50.0],
+        ["webevolver", 2, 75.0],
+    ]
+    assert not table["reported"].any()
+
+
+def test_ledger_table_adds_the_truth_rate():
+    outcomes = {"task": ["x", "y", "y"], "outcome": ["accepted", "accepted", "too long"], "n": [3, 1, 6]}
+    table = metrics.ledger_table(pd.DataFrame(outcomes), {"replayed": 4, "true": 1})
+    assert table[["counted", "outcome", "n", "of", "rate"]].values.tolist() == [
+        ["imagined", "too long", 6, 10, 0.6],
+        ["imagined", "accepted", 4, 10, 0.4],
+        ["replayed", "true in the real page", 1, 4, 0.25],
+    ]
+    nothing = pd.DataFrame({"task": [], "outcome": [], "n": []})
+    for truth in (None, {"replayed": 0, "true": 0}):
+        assert metrics.ledger_table(nothing, truth).empty
+
+
+def test_agreement_counts_the_table_and_scores_the_judge():
+    judge = [t.verdict for t in episodes("x", "SSSSFFFFU-")]
+    truth = [t.verdict for t in episodes("x", "SSSFSFFFSS")]
+    counts = metrics.agreement(judge, truth)
+    assert {k: counts[k] for k in ("n", "unscored", "agree", "both_success", "both_failure", "only_a", "only_b")} == {
+        "n": 8, "unscored": 2, "agree": 6, "both_success": 3, "both_failure": 3, "only_a": 1, "only_b": 1,
+    }  # fmt: skip
+    assert counts["accuracy"][0] == counts["precision"][0] == counts["recall"][0] == 0.75
+    assert counts["precision"][1] == pytest.approx(0.3006, abs=5e-5)  # Wilson of 3 of 4, by hand
+    assert counts["precision"][2] == pytest.approx(0.9544, abs=5e-5)
+
+
+def test_agreement_of_a_judge_that_never_says_success_has_no_precision():
+    counts = metrics.agreement([t.verdict for t in episodes("x", "FF")], [t.verdict for t in episodes("x", "SF")])
+    assert isnan(counts["precision"][0]) and counts["recall"][0] == 0.0
+    with pytest.raises(ValueError, match="1 verdicts against 0"):
+        metrics.agreement([None], [])
+
+
+@pytest.mark.parametrize(
+    ("won", "lost", "n", "sentence"),
+    [
+        (60, 5, 192, "b is 29 points above a on 192 held-out episodes of test_seeds "
+                     "(95% interval 21 to 36, won 60, lost 5, p < 0.001)."),
+        (2, 8, 50, "b is 12 points below a on 50 held-out episodes of test_seeds "
+                   "(95% interval -24 to 1, won 2, lost 8, p = 0.109); the interval holds 0, the sign is open."),
+        (0, 0, 5, "b is level with a on 5 held-out episodes of test_seeds "
+                  "(95% interval -28 to 28, won 0, lost 0, p = 1.000); the interval holds 0, the sign is open."),
+    ],
+)  # fmt: skip
+def test_a_pair_in_words(won, lost, n, sentence):
+    names = {"arm_a": "a", "arm_b": "b", "split": "test_seeds", "n": n, "won": won, "lost": lost}
+    assert metrics.describe_pair(names | metrics.paired(won, lost, n)) == sentence
+
+
+def test_importing_metrics_loads_nothing_heavy():
+    code = "import sys, wevo_nb.metrics; print({'pandas', 'scipy', 'statsmodels', 'torch'} & set(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert loaded.strip() == "set()"

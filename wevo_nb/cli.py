@@ -1,0 +1,300 @@
+"""The command line: `wevo run | status | show | params`.
+
+`wevo run` says first what it will do, then executes the notebooks one after the other (chain.py)
+and shows the progress that their stages write down. Stopped or killed, the same command goes on
+where it was. Errors are one message: exit status 2 before anything began, 1 after.
+"""
+
+from __future__ import annotations
+
+import csv
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from wevo_nb import chain
+from wevo_nb.actions import thought_of
+from wevo_nb.params import ParamsError, load_params, merge, parse_setting
+from wevo_nb.runs import StageError, read_json, run_folder, set_aside
+from wevo_nb.schema import Observation, Trajectory
+
+LINE_EVERY_S = 20  # between lines of progress where there is no terminal
+STATES = {
+    "done": "done",
+    "loads": "done, loads in seconds",
+    "goes on": "begun, goes on where it was",
+    "to do": "to do",
+    "always": "to do (reads the others' files)",
+    "fresh": "to do anew; an old folder is set aside",
+}
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="WebEvolver in six notebooks.")
+console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 150)
+
+Profile = Annotated[str, typer.Option("--profile", "-p", help="A file of params/, such as smoke, demo or study.")]
+Run = Annotated[str | None, typer.Option("--run", "-r", help="Folder below outputs/; by default the profile's name.")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="A param over the profile's; repeatable.")
+]
+
+
+@app.command()
+def run(
+    profile: Annotated[
+        str | None, typer.Option("--profile", "-p", help="A file of params/; by default the run's, else demo.")
+    ] = None,
+    run: Run = None,
+    iterations: Annotated[int | None, typer.Option("--iterations", "-n", help="Rounds of self-improvement.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", "-o", metavar="NN", help="Only this notebook, e.g. 02; repeatable.")
+    ] = None,
+    iteration: Annotated[int | None, typer.Option("--iteration", "-i", help="With --only: of this iteration.")] = None,
+    settings: Settings = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Set the old folders of these stages aside.")] = False,
+):
+    """Run the notebooks in order. Finished stages are skipped and broken ones go on: run it again."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    with plain_errors():
+        profile = profile or chain.profile_of(run or "demo")
+        run = run or profile
+        overrides = read_settings(settings, iterations)
+        planned = chain.choose(chain.plan(profile, overrides), only or [], iteration, overrides)
+        chain.refuse_other_profile(run, profile)
+        if not fresh:
+            for step in planned:
+                chain.refuse_other_params(run, step)
+        states = ["fresh" if fresh else chain.state(run, step) for step in planned]
+        show_plan(run, planned, states)
+        to_run = [step for step, at in zip(planned, states, strict=True) if at != "done"]
+        chain.check_machine(to_run)
+        if fresh:
+            for moved in filter(None, [set_aside(run, step.stage) for step in planned]):
+                console.print(f"set aside: {moved}")
+        chain.note_run(run, profile, overrides, whole=not only)
+        for number, step in enumerate(to_run, start=1):
+            run_one(run, step, f"{number}/{len(to_run)}")
+    show_results(run, planned)
+
+
+@app.command()
+def status(run: Annotated[str | None, typer.Option("--run", "-r", help="By default the newest run.")] = None):
+    """What of a run is done, how far the rest is, and what it has cost."""
+    with plain_errors():
+        run = run or newest_run()
+        table = Table("stage", "state", box=None, header_style="bold")
+        for heading in ("time", "peak MB", "calls", "tokens"):
+            table.add_column(heading, justify="right")
+        for step in chain.plan(*chain.made_with(run)):
+            for part in step.parts:
+                table.add_row(*status_row(run_folder(run) / part, part))
+        console.print(f"run '{run}' in {run_folder(run)}", table, sep="\n")
+
+
+@app.command()
+def show(trajectory: Annotated[str, typer.Argument(help="FILE.jsonl or RUN/STAGE, then #number or #key.")]):
+    """Print one trajectory: task, goal, each page, thought, action and note, and the verdict.
+
+    For example: wevo show demo/iter-1/01_collect#3
+    """
+    with plain_errors():
+        console.print(Group(*trajectory_lines(find_trajectory(trajectory))))
+
+
+@app.command()
+def params(profile: Profile = "demo", settings: Settings = None):
+    """Print every param of a profile and the layer that set it: base, the profile, or --set."""
+    with plain_errors():
+        resolved = load_params(profile, read_settings(settings))
+        table = Table("key", "value", "set by", box=None, header_style="bold")
+        for row in resolved.rows(*type(resolved.params).model_fields):
+            style = "" if row["set by"] == "base" else "bold"
+            table.add_row(row["key"], Text(row["value"]), row["set by"], style=style)
+        console.print(table)
+
+
+# -- run
+
+
+def run_one(run: str, step: chain.Planned, number: str):
+    """Executes one notebook, with progress. Raises NotebookFailed."""
+    title = f"[{number}] {step.stage}"
+    began, shown = time.time(), {"label": "", "at": 0.0}
+
+    with console.status(Text(title)) as spinner:
+
+        def notice(line: str):
+            spinner.update(Text(f"{title}  {line}"))
+            due = line.split(" ")[0] != shown["label"] or time.time() - shown["at"] >= LINE_EVERY_S
+            if line and due and not console.is_terminal:
+                console.print(Text(f"{title}  {line}"))
+                shown.update(label=line.split(" ")[0], at=time.time())
+
+        executed = chain.execute(run, step, notice, step.resolved.params.llm.threads)
+    console.print(Text(f"{title}  done in {chain.clock(time.time() - began)}: {executed}"))
+
+
+def read_settings(settings: list[str] | None, iterations: int | None = None) -> dict:
+    overrides: dict = {}
+    for setting in settings or []:
+        overrides = merge(overrides, parse_setting(setting))
+    return overrides if iterations is None else merge(overrides, {"iterations": iterations})
+
+
+def show_plan(run: str, planned: list[chain.Planned], states: list[str]):
+    table = Table("", "notebook", "stage", "", box=None, header_style="bold")
+    for number, (step, at) in enumerate(zip(planned, states, strict=True), start=1):
+        table.add_row(str(number), step.notebook, step.stage, STATES[at], style="dim" if at == "done" else "")
+    profile = planned[0].resolved.profile
+    console.print(f"run '{run}', profile {profile}; results go to {run_folder(run)}", table, sep="\n")
+
+
+def show_results(run: str, planned: list[chain.Planned]):
+    """Names what there is to read and prints the table of success rates, if the analysis made it."""
+    folder = run_folder(run)
+    console.print("\nexecuted notebooks", style="bold")
+    for step in planned:
+        console.print(Text(f"  {folder / step.stage / 'notebook.ipynb'}"))
+    table = folder / "06_analysis" / "tables" / "success.csv"
+    if planned[-1].notebook != "06_analysis" or not table.exists():
+        return
+    console.print("figures", style="bold")
+    console.print(Text(f"  {folder / '06_analysis' / 'figures'}"))
+    console.print("results", style="bold")
+    console.print(Text(f"  {table}"))
+    with table.open() as file:
+        heading, *rows = csv.reader(file)
+    shown = Table(*heading, box=None, header_style="bold")
+    for row in rows:
+        shown.add_row(*[f"{float(cell):.3f}" if "." in cell and cell[:1].isdigit() else cell for cell in row])
+    console.print(shown)
+
+
+# -- status
+
+
+def newest_run() -> str:
+    found = run_folder("any").parent.glob("*/run.json")
+    newest = max(found, key=lambda path: path.stat().st_mtime, default=None)
+    if newest is None:
+        raise StageError(f"there are no runs in {run_folder('any').parent} yet: 'wevo run --profile demo' begins one")
+    return newest.parent.name
+
+
+def status_row(folder: Path, part: str) -> tuple[str, ...]:
+    """Stage, state, time, peak memory, calls and tokens."""
+    manifest, progress = read_json(folder / "manifest.json"), read_json(folder / "progress.json")
+    if manifest:
+        calls, tokens = (total(manifest["usage"], end) for end in ("calls", "_tokens"))
+        spent = (chain.clock(manifest["seconds"]), f"{manifest['peak_memory_mb']:,}", f"{calls:,}", f"{tokens:,}")
+        return part, "done", *spent
+    if progress:
+        import psutil
+
+        at = chain.pace(progress, {progress["label"]: (0.0, 0)})
+        running = "running" if psutil.pid_exists(progress["pid"]) else "interrupted"
+        return part, f"{running}: {at}", chain.clock(progress["seconds"]), "", "", ""
+    return part, "interrupted" if (folder / "params.json").exists() else "not begun", "", "", "", ""
+
+
+def total(usage: dict, end: str) -> int:
+    """The sum of the counts whose name ends so, over all roles."""
+    inner = sum(total(value, end) for value in usage.values() if isinstance(value, dict))
+    return inner + sum(value for key, value in usage.items() if key.endswith(end) and not isinstance(value, dict))
+
+
+# -- show
+
+
+def find_trajectory(where: str) -> Trajectory:
+    """Of `FILE.jsonl#number`, `FILE.jsonl#key` or `RUN/STAGE#...`. Raises StageError with what there is."""
+    place, _, which = where.partition("#")
+    path = Path(place)
+    if path.suffix != ".jsonl":
+        folder = run_folder("any").parent / place
+        path = folder / "trajectories.jsonl"
+        if not path.exists():
+            others = sorted(folder.glob("*.jsonl")) or sorted(folder.glob("**/trajectories.jsonl"))
+            raise StageError(f"no {path}" + "".join(f"\n  there is {other}" for other in others[:20]))
+    if not path.exists():
+        raise StageError(f"no file {path}: name one, or RUN/STAGE such as demo/iter-1/01_collect")
+    with path.open() as file:
+        found = [Trajectory.model_validate_json(line) for line in file if line.endswith("\n")]
+    if which.isdigit() or not which:
+        if int(which or 0) < len(found):
+            return found[int(which or 0)]
+        raise StageError(f"{path} holds {len(found)} trajectories, so there is no number {which or 0}")
+    for trajectory in found:
+        if trajectory.key == which:
+            return trajectory
+    raise StageError(f"{path} holds no {which}; its first keys: {', '.join(t.key for t in found[:3])}")
+
+
+def trajectory_lines(trajectory: Trajectory) -> Iterator[Text]:
+    """A trajectory as text to read from top to bottom."""
+    goal = trajectory.task.goal or trajectory.final.goal
+    yield Text(trajectory.key, "bold")
+    yield Text(f"goal: {goal}\npolicy: {trajectory.policy}, in: {trajectory.environment}")
+    for number, step in enumerate(trajectory.steps, start=1):
+        yield from page_lines(f"page {number}", step.observation)
+        yield Text(f"thought: {thought_of(step.decision.reply)}", "italic")
+        action = step.decision.reply.rpartition("Action:")[2].strip().strip("`")
+        yield Text(f"action: {action}" + ("" if step.valid else "  (could not be carried out)"), "bold cyan")
+        if step.decision.error:
+            yield Text(f"not read: {step.decision.error}", "red")
+        for candidate in step.decision.candidates:
+            score = "unscored" if candidate.score is None else f"{candidate.score:.2f}"
+            yield Text(f"  candidate, {score}: {candidate.reply}", "dim")
+    yield from page_lines("last page", trajectory.final)
+    reward = "" if trajectory.final.reward is None else f", reward {trajectory.final.reward:g}"
+    steps = f"{len(trajectory.steps)} steps in {trajectory.seconds:.1f} s"
+    yield Text(f"\nended: {trajectory.ended}{reward}, {steps}", "bold")
+    if trajectory.error:
+        yield Text(f"error: {trajectory.error}", "red")
+    if verdict := trajectory.verdict:
+        colour = {"success": "green", "failure": "red"}.get(verdict.outcome, "yellow")
+        yield Text(f"verdict of {verdict.judge}: {verdict.outcome} {verdict.reason}".rstrip(), f"bold {colour}")
+
+
+def page_lines(title: str, seen: Observation) -> Iterator[Text]:
+    yield Text(f"\n{' '.join([title, *filter(None, [seen.title, seen.url])])}", "dim")
+    if seen.note:
+        yield Text(f"note: {seen.note}", "yellow")
+    yield Text(seen.text or "(empty)")
+
+
+# -- errors
+
+
+@contextmanager
+def plain_errors():
+    """Turns what may go wrong into one message and an exit status."""
+    try:
+        yield
+    except (ParamsError, StageError) as problem:
+        fail(str(problem), 2)
+    except chain.NotebookFailed as problem:
+        fail(f"{problem}\nthe notebook as far as it came: {problem.executed}\nthe same command goes on where it was", 1)
+    except KeyboardInterrupt:
+        fail("stopped; the same command goes on where it was", 130)
+
+
+def fail(message: str, status: int):
+    Console(stderr=True, highlight=False, soft_wrap=True).print(Text(message, "red"))
+    raise typer.Exit(status)
+
+
+def _interrupt(*_):
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(app())

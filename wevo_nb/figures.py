@@ -1,0 +1,325 @@
+"""The figures of a run: one function each, a tidy frame in, a matplotlib Figure out.
+
+Frames come from metrics.py and paper.py; `save_figure` writes png, pdf, the plotted csv and a
+json with the hashes of what it was made from. A method has one colour everywhere, of a palette
+that colour-blind readers can tell apart (Okabe and Ito 2008). Rates are drawn in percent, with n
+and a 95% interval. Notebooks 02 to 06. Paper: Figure 3 and Table 1.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from wevo_nb import runs
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+BLUE, SKY, ORANGE, GREY, GREEN, PINK, YELLOW = "#0072B2 #56B4E9 #D55E00 #6E6E6E #009E73 #CC79A7 #E69F00".split()
+COLOURS = {  # the first pattern found in a method's name gives its colour
+    "best_of_k": PINK, "webdreamer|untrained": YELLOW, "wmla.*[2-9]": "#00614A", "wmla|iteration_": GREEN,
+    "webevolver": ORANGE, "synthetic": "#8C6D31", "self.improve.*[3-9]": "#08306B", "self.improve.*2": BLUE,
+    "self.improve": SKY, "zero.shot|copy_page": GREY, "gpt-4o": "#B5B5B5",
+}  # fmt: skip
+TITLES = {
+    "test_seeds": "held-out seeds of the training tasks", "test_tasks": "tasks never trained on",
+    "webvoyager": "WebVoyager", "mind2web_live": "Mind2Web-Live",
+}  # fmt: skip
+STYLE = {
+    "font.size": 9, "axes.titlesize": 10, "axes.titleweight": "bold", "axes.titlelocation": "left", "axes.grid": True,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True, "grid.color": "#E4E4E4",
+    "ytick.major.size": 0, "legend.frameon": False, "legend.fontsize": 8, "pdf.fonttype": 42,
+    "figure.constrained_layout.h_pad": 0.08, "figure.constrained_layout.w_pad": 0.08,
+}  # fmt: skip
+UP = "higher is better"
+
+
+def colour(method: str) -> str:
+    """The colour of an arm, of a method of the paper or of a world model; black where it has none."""
+    return next((shade for pattern, shade in COLOURS.items() if re.search(pattern, method.lower())), "#000000")
+
+
+def save_figure(figure: Figure, frame: pd.DataFrame, folder: Path, name: str, inputs: dict, caption: str = "") -> Path:
+    """Writes <name>.png, .pdf, .csv (the plotted frame) and .json (caption, inputs, hash of the csv).
+
+    `inputs` maps what the frame was made from to its hash. Returns the path of the png.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.png"
+    frame.to_csv(path.with_suffix(".csv"), index=False)
+    with matplotlib.rc_context(STYLE):
+        figure.savefig(path, dpi=200)
+        figure.savefig(path.with_suffix(".pdf"), metadata={"CreationDate": None})
+    made_of = {"caption": caption, "inputs": inputs, "csv": runs.sha256(path.with_suffix(".csv"))}
+    runs.write_json(path.with_suffix(".json"), made_of)
+    return path
+
+
+def _styled(draw):
+    """A figure function in our style; of a frame without rows it returns a figure that says so."""
+
+    @functools.wraps(draw)
+    def drawn(frame: pd.DataFrame) -> Figure:
+        with matplotlib.rc_context(STYLE):
+            if len(frame):
+                return draw(frame)
+            figure = Figure(figsize=(8, 1))
+            figure.text(0.5, 0.5, f"{draw.__name__}: nothing to draw yet", ha="center", va="center", color=GREY)
+            return figure
+
+    return drawn
+
+
+@_styled
+def success_by_arm(frame: pd.DataFrame) -> Figure:
+    """Success of every arm, a panel a split. Frame: `metrics.success_table`."""
+    arms = list(dict.fromkeys(frame["arm"]))
+    figure, panels = _panels(frame["split"], (9.5, 1.4 + 0.34 * len(arms)), sharey=True)
+    for split, panel in panels.items():
+        _rows(panel, arms)
+        for row in frame[frame["split"] == split].itertuples():
+            if row.arm == "zero_shot":
+                panel.axvline(100 * row.rate, color=GREY, linestyle=":", linewidth=1)
+            _interval(panel, arms.index(row.arm), row.rate, row.low, row.high, colour(row.arm))
+            _note(panel, arms.index(row.arm), f"{row.successes}/{row.n}")
+        panel.set(xlim=(0, 100), xlabel=f"success (% of episodes, 95% interval); {UP}")
+    return figure
+
+
+@_styled
+def paired_differences(frame: pd.DataFrame) -> Figure:
+    """Differences on the same episodes, +won -lost of n; hollow where 0 is inside. Frame: `metrics.paired_table`."""
+    pairs = list(dict.fromkeys(zip(frame["arm_b"], frame["arm_a"], strict=True)))
+    figure, panels = _panels(frame["split"], (10.5, 1.5 + 0.34 * len(pairs)), sharey=True, sharex=True)
+    for split, panel in panels.items():
+        _rows(panel, [f"{b}  against  {a}" for b, a in pairs])
+        panel.axvline(0, color="black", linewidth=1)
+        for row in frame[frame["split"] == split].itertuples():
+            y, hollow = pairs.index((row.arm_b, row.arm_a)), row.low <= 0 <= row.high
+            _interval(panel, y, row.difference, row.low, row.high, colour(row.arm_b), hollow=hollow)
+            _note(panel, y, f"+{row.won} \N{MINUS SIGN}{row.lost} of {row.n}")
+        panel.set_xlabel("difference (points, 95% interval);\nright of 0: the arm named first is better")
+    return figure
+
+
+@_styled
+def iteration_curve(frame: pd.DataFrame) -> Figure:
+    """Success over iterations, this run left, the paper right. Frame: `metrics.iteration_table` on `paper.figure_3`."""
+    halves = [[part for _, part in half.groupby("benchmark", sort=False)] for _, half in frame.groupby("reported")]
+    height = max(map(len, halves))
+    figure = Figure(figsize=(5 * len(halves), 2.6 * height + 0.5), layout="constrained")
+    grid = figure.subplots(height, len(halves), squeeze=False)
+    for column, parts in enumerate(halves):
+        for panel, part in zip(grid[:, column], parts, strict=False):
+            _curve(panel, part)
+            panel.set_ylim(0, 1.08 * max(other["high"].max() for other in parts))
+        for panel in grid[len(parts) :, column]:
+            panel.set_visible(False)
+    _legend(figure, columns=3)
+    return figure
+
+
+def _curve(panel, part: pd.DataFrame):
+    """One benchmark: the line is zero-shot and self-improvement; what builds on it stands as points at `final`."""
+    plain = part["method"].str.fullmatch(r"zero_shot|self_improve_\d+|.* zero-shot|self-improve \(\d+\)")
+    panel.plot(part["iteration"][plain], part["success_percent"][plain], color=BLUE, zorder=1)
+    place = (part["iteration"] + 0.28 * (~plain).cumsum().sub(1).clip(lower=0)).tolist()
+    for x, beside, row in zip(place, ~plain, part.itertuples(), strict=True):
+        label = row.method if beside else None
+        values = (row.success_percent / 100, row.low / 100, row.high / 100)
+        _interval(panel, x, *values, colour(row.method), upright=True, label=label)
+    last = int(part["iteration"].max())
+    panel.set_xticks(range(last + 1), [*map(str, range(last)), str(last) if plain.all() else "final"])
+    counts = "-".join(str(n) for n in sorted({int(part["n"].min()), int(part["n"].max())}))
+    who, benchmark = "paper, reported" if part["reported"].all() else "this run", part["benchmark"].iloc[0]
+    panel.set_title(f"{who}: {TITLES.get(benchmark, benchmark)} (n = {counts})", fontsize=9)
+    panel.set(xlim=(-0.3, max(place) + 0.3), xlabel="iterations of self-improvement", ylabel=f"success (%)\n{UP}")
+
+
+@_styled
+def paper_table_1(frame: pd.DataFrame) -> Figure:
+    """The paper's main table as bars. Frame: `paper.table_1`."""
+    methods = list(dict.fromkeys(frame["method"]))
+    figure, panels = _panels(frame["benchmark"], (10.5, 1.6 + 0.28 * len(methods)), sharey=True)
+    for benchmark, panel in panels.items():
+        _rows(panel, methods)
+        rows = frame[frame["benchmark"] == benchmark]
+        for row in rows.itertuples():
+            y = methods.index(row.method)
+            panel.barh(y, row.success_percent, color=colour(row.method), height=0.7)
+            panel.plot([row.low, row.high], [y, y], color="white", linewidth=3)
+            panel.plot([row.low, row.high], [y, y], color="black", linewidth=1)
+            _note(panel, y, f"{row.success_percent:.2f}")
+        panel.set_title(f"{TITLES[benchmark]} (reported, n = {rows['n'].iloc[0]:.0f})")
+        panel.set(xlim=(0, 60), xlabel=f"success (% of tasks, interval derived from n); {UP}")
+    return figure
+
+
+@_styled
+def trajectory_funnel(frame: pd.DataFrame) -> Figure:
+    """How many are left after every filter, a panel a stage. Frame: stage, step, kept; in order."""
+    stages = dict(list(frame.groupby("stage", sort=False)))
+    lengths = [len(rows) + 1 for rows in stages.values()]
+    figure = Figure(figsize=(8.5, 0.8 + 0.5 * len(stages) + 0.25 * sum(lengths)), layout="constrained")
+    grid = figure.subplots(len(stages), 1, squeeze=False, gridspec_kw={"height_ratios": lengths})
+    for (stage, rows), panel in zip(stages.items(), grid[:, 0], strict=True):
+        kept, texts = rows["kept"].tolist(), []
+        for before, now in zip([None, *kept], kept, strict=False):
+            texts.append(f"{now}  ({now / before:.0%} of the step before)" if before and now <= before else str(now))
+        _bars(panel, rows["step"].tolist(), kept, texts)
+        panel.set_title(stage)
+    grid[-1, 0].set_xlabel("count left")
+    return figure
+
+
+@_styled
+def world_model_quality(frame: pd.DataFrame) -> Figure:
+    """The report cards, a panel a metric. Frame: iteration, model, target, metric, n, value, low, high (fractions)."""
+    iterations = sorted(set(frame["iteration"]))
+    frame = frame.assign(series=frame["model"].str.replace(r"iteration_\d+", "trained", regex=True))
+    if frame["target"].nunique() > 1:
+        frame["series"] += ", " + frame["target"]
+    series = list(dict.fromkeys(frame["series"]))
+    figure, panels = _panels(frame["metric"], (2.4 * frame["metric"].nunique() + 0.3, 3.5), sharey=True)
+    for metric, panel in panels.items():
+        rows = frame[frame["metric"] == metric]
+        for row in rows.itertuples():
+            x = iterations.index(row.iteration) + 0.2 * (series.index(row.series) - (len(series) - 1) / 2)
+            _interval(panel, x, row.value, row.low, row.high, colour(row.model), upright=True, label=row.series)
+        most = rows.groupby("iteration")["n"].max().reindex(iterations, fill_value=0)
+        panel.set_xticks(range(len(iterations)), [f"{i}\nn = {n:.0f}" for i, n in most.items()])
+        panel.set(xlim=(-0.5, len(iterations) - 0.5), ylim=(-3, 103), xlabel="iteration")
+        if metric == "auc_success":
+            panel.axhline(50, color="black", linestyle=":", linewidth=1)
+            panel.text(-0.45, 51, "chance", fontsize=7)
+    figure.axes[0].set_ylabel(f"% of held-out transitions\n(AUC: x 100); {UP}")
+    _legend(figure, columns=len(series))
+    return figure
+
+
+@_styled
+def time_and_tokens(frame: pd.DataFrame) -> Figure:
+    """Where time and tokens went. Frame: stage, seconds, prompt_tokens, completion_tokens, peak_memory_mb."""
+    figure = Figure(figsize=(10.5, 1.4 + 0.3 * len(frame)), layout="constrained")
+    time, tokens = figure.subplots(1, 2, sharey=True)
+    stages, minutes = frame["stage"].tolist(), (frame["seconds"] / 60).tolist()
+    memory = frame["peak_memory_mb"] / 1024
+    _bars(time, stages, minutes, [f"{m:.1f} min, {gb:.1f} GB" for m, gb in zip(minutes, memory, strict=True)])
+    prompt, completion = frame["prompt_tokens"] / 1000, frame["completion_tokens"] / 1000
+    total = (prompt + completion).tolist()
+    _bars(tokens, stages, total, [f"{t:,.0f}k" if t else "none" for t in total], ORANGE, label="completion")
+    tokens.barh(range(len(stages)), prompt, color=SKY, height=0.7, label="prompt")
+    time.set(title="wall time", xlabel="minutes, and peak memory; less is better")
+    tokens.set(title="model tokens", xlabel="thousand tokens; less is better")
+    _legend(figure, columns=2)
+    return figure
+
+
+@_styled
+def loss_curve(frame: pd.DataFrame) -> Figure:
+    """Training loss: thin as logged, thick its running mean. Frame: step, loss, model."""
+    figure = Figure(figsize=(8, 3.2), layout="constrained")
+    panel = figure.subplots()
+    shades = [BLUE, ORANGE, GREEN, PINK, YELLOW, SKY, "#000000"]
+    for place, (model, rows) in enumerate(frame.groupby("model", sort=False)):
+        shade, window = shades[place % len(shades)], max(len(rows) // 10, 1)
+        panel.plot(rows["step"], rows["loss"], color=shade, alpha=0.25, linewidth=0.8)
+        smooth = rows["loss"].rolling(window, min_periods=1, center=True).mean()
+        panel.plot(rows["step"], smooth, color=shade, linewidth=1.8, label=f"{model} ({len(rows)} logged steps)")
+    panel.set(xlabel="optimizer step", ylabel="training loss (nats)\nlower is better", ylim=(0, None))
+    panel.legend()
+    return figure
+
+
+@_styled
+def success_by_task(frame: pd.DataFrame) -> Figure:
+    """Successes of every task and arm as a heatmap, easiest tasks on top. Frame: `metrics.task_table`."""
+    arms = list(dict.fromkeys(frame["arm"]))
+    means = frame.groupby(["split", "task"])["rate"].mean()
+    tasks = sorted(means.index, key=lambda task: (task[0], -means[task], task[1]))
+    rates = frame.pivot(index=["split", "task"], columns="arm", values="rate").reindex(index=tasks, columns=arms)
+    figure = Figure(figsize=(2.6 + 1.05 * len(arms), 1.4 + 0.27 * len(tasks)), layout="constrained")
+    panel = figure.subplots()
+    image = panel.imshow(100 * rates.to_numpy(dtype=float), cmap="cividis", vmin=0, vmax=100, aspect="auto")
+    for row in frame.itertuples():
+        x, y = arms.index(row.arm), tasks.index((row.split, row.task))
+        ink = "black" if row.rate > 0.5 else "white"
+        panel.text(x, y, f"{row.successes}/{row.n}", ha="center", va="center", color=ink, fontsize=8)
+    seeds = sum(split == "test_seeds" for split, _ in tasks)
+    panel.axhline(seeds - 0.5, color="white", linewidth=5)
+    panel.set_xticks(range(len(arms)), arms, rotation=30, ha="right")
+    panel.set_yticks(range(len(tasks)), [f"{task} *" if split == "test_tasks" else task for split, task in tasks])
+    panel.set_title("successes / episodes (* never trained on)")
+    panel.grid(False)
+    figure.colorbar(image, ax=panel, shrink=0.6, label=f"success (%); {UP}")
+    return figure
+
+
+@_styled
+def imagined_ledger(frame: pd.DataFrame) -> Figure:
+    """What became of imagined rollouts, and how many accepted ones are true. Frame: `metrics.ledger_table`."""
+    figure = Figure(figsize=(9.5, 1.2 + 0.34 * len(frame)), layout="constrained")
+    panel = figure.subplots()
+    replayed = frame["counted"] == "replayed"
+    _rows(panel, frame["outcome"].mask(replayed, "accepted, replayed: " + frame["outcome"]).tolist())
+    panel.axhline((~replayed).sum() - 0.5, color="black", linewidth=0.7)
+    for y, row in enumerate(frame.itertuples()):
+        shade = ORANGE if row.counted == "replayed" else GREEN if row.outcome.startswith("accepted") else GREY
+        _interval(panel, y, row.rate, row.low, row.high, shade)
+        _note(panel, y, f"{row.n}/{row.of}")
+    panel.set(xlim=(0, 100), xlabel="share (%, 95% interval) of imagined rollouts; below the line, higher is better")
+    return figure
+
+
+def _panels(names: Iterable[str], size: tuple[float, float], **options) -> tuple[Figure, dict]:
+    """A figure with one row of titled panels, one a different name; the panels by name."""
+    names = list(dict.fromkeys(names))
+    figure = Figure(figsize=size, layout="constrained")
+    panels = dict(zip(names, figure.subplots(1, len(names), squeeze=False, **options)[0], strict=True))
+    for name, panel in panels.items():
+        panel.set_title(TITLES.get(name, name))
+    return figure, panels
+
+
+def _rows(panel, labels: list[str]):
+    """Names the rows of a horizontal panel, the first on top."""
+    panel.set_yticks(range(len(labels)), labels)
+    panel.set_ylim(len(labels) - 0.4, -0.6)
+    panel.grid(False, axis="y")
+
+
+def _bars(panel, labels: list[str], values: list[float], texts: list[str], shade: str = BLUE, **options):
+    """Horizontal bars with a text behind each."""
+    panel.barh(range(len(labels)), values, color=shade, height=0.7, **options)
+    for y, (value, text) in enumerate(zip(values, texts, strict=True)):
+        panel.text(value, y, f" {text}", va="center", fontsize=8)
+    panel.set_xlim(0, 1.4 * max(values) or 1)
+    _rows(panel, labels)
+    panel.grid(False)
+
+
+def _interval(panel, place, value, low, high, shade, *, upright=False, hollow=False, label=None):
+    """Fractions as a point with its interval in percent, at `place` on the other axis; nan ends: no interval."""
+    ends = [[100 * max(value - low, 0)], [100 * max(high - value, 0)]] if low == low else None
+    x, y, name = (place, 100 * value, "yerr") if upright else (100 * value, place, "xerr")
+    face = "white" if hollow else shade
+    panel.errorbar([x], [y], **{name: ends}, fmt="o", color=shade, mfc=face, markersize=6, capsize=2.5, label=label)
+
+
+def _note(panel, y: float, text: str):
+    """Small print at the right edge, outside the axes."""
+    panel.text(1.02, y, text, transform=panel.get_yaxis_transform(), va="center", fontsize=8, color="#333333")
+
+
+def _legend(figure: Figure, columns: int):
+    """One legend below all panels, each name once."""
+    named = {name: point for p in figure.axes for point, name in zip(*p.get_legend_handles_labels(), strict=True)}
+    if named:
+        figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=columns)

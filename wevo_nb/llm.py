@@ -1,0 +1,168 @@
+"""One interface for every model: requests in, replies out, and what they cost.
+
+A request may be constrained to a fixed set of replies (`choices`) or to a grammar. Two engines
+answer it: any OpenAI-compatible URL (here) and transformers in this process (models.py).
+Used by notebooks 01 to 05.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+from pydantic import BaseModel
+
+from wevo_nb.params import LLMParams, RoleParams
+from wevo_nb.schema import Record
+
+
+class Request(Record):
+    """One question. A last message of the role `assistant` is the beginning of the reply."""
+
+    messages: tuple[dict[str, str], ...]
+    choices: tuple[str, ...] | None = None  # the reply is one of these
+    grammar: str | None = None  # GBNF or EBNF, as the endpoint reads it
+    n: int = 1
+    temperature: float = 0.0
+    max_tokens: int = 256
+    stop: tuple[str, ...] = ()
+    seed: int = 0
+
+
+class Reply(Record):
+    """One answer. `logprobs`: of each choice, normalised over them, where the engine knows it."""
+
+    text: str
+    finish: Literal["stop", "length"] = "stop"
+    logprobs: tuple[float, ...] | None = None
+
+
+class Usage(BaseModel):
+    """What a role has cost so far. Tokens are what the engine processed, padding apart."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    seconds: float = 0.0
+
+    def add(self, *, calls: int, prompt: int, completion: int, seconds: float):
+        self.calls += calls
+        self.prompt_tokens += prompt
+        self.completion_tokens += completion
+        self.seconds = round(self.seconds + seconds, 3)
+
+
+class Model(Protocol):
+    """Answers requests: for each request a list of its n replies, in order."""
+
+    name: str
+    usage: Usage
+
+    async def __call__(self, requests: Sequence[Request]) -> list[list[Reply]]: ...
+
+
+class ModelError(RuntimeError):
+    """A model that is missing, does not answer, or does not obey."""
+
+
+async def ask(model: Model, request: Request) -> Reply:
+    """The first reply to one request."""
+    [[reply, *_]] = await model([request])
+    return reply
+
+
+class EndpointModel:
+    """A model behind an OpenAI-compatible URL: vLLM, llama.cpp, a hosted one.
+
+    The key is read from the environment variable that the role names. Unknown request keys
+    are ignored by many servers, so a reply outside `choices` is an error, not a guess.
+    """
+
+    def __init__(self, role: RoleParams, params: LLMParams):
+        from openai import AsyncOpenAI
+
+        self.name = role.adapter or role.base
+        self.role = role
+        self.usage = Usage()
+        key = os.environ.get(role.api_key_env, "none")
+        self.client = AsyncOpenAI(base_url=role.url, api_key=key, max_retries=params.retries, timeout=params.timeout_s)
+
+    async def __call__(self, requests: Sequence[Request]) -> list[list[Reply]]:
+        return list(await asyncio.gather(*(self._answer(request) for request in requests)))
+
+    async def check(self):
+        """Raises ModelError where the server is away or serves other models than ours."""
+        from openai import OpenAIError
+
+        try:
+            served = [model.id for model in (await self.client.models.list()).data]
+        except OpenAIError as problem:
+            raise ModelError(f"no model server answers at {self.role.url} ({problem}): start it, or set the role's url") from None
+        if self.name not in served:
+            raise ModelError(f"{self.role.url} serves {', '.join(served) or 'nothing'}, not {self.name}: is it another's server?")
+
+    async def _answer(self, request: Request) -> list[Reply]:
+        from openai import OpenAIError
+
+        started = time.perf_counter()
+        try:
+            answer = await self.client.chat.completions.create(
+                model=self.name,
+                messages=list(request.messages),
+                n=request.n,
+                temperature=request.temperature,
+                max_tokens=request.max_tokens,
+                stop=list(request.stop) or None,
+                seed=request.seed,
+                **self._constraint(request),
+            )
+        except OpenAIError as problem:
+            raise ModelError(f"{self.name} at {self.role.url}: {problem}") from problem
+        replies = [self._read(request, choice) for choice in answer.choices]
+        used = answer.usage
+        self.usage.add(
+            calls=1,
+            prompt=used.prompt_tokens if used else 0,
+            completion=used.completion_tokens if used else 0,
+            seconds=time.perf_counter() - started,
+        )
+        return replies
+
+    def _constraint(self, request: Request) -> dict:
+        """The extra keys that bind the reply, in the words of this kind of server."""
+        extra: dict = {}
+        if request.messages[-1]["role"] == "assistant":
+            extra |= {"add_generation_prompt": False, "continue_final_message": True}
+        if request.choices is None and request.grammar is None:
+            return {"extra_body": extra} if extra else {}
+        match self.role.constraint:
+            case "structured_outputs":
+                bound = {"choice": list(request.choices)} if request.choices else {"grammar": request.grammar}
+                return {"extra_body": extra | {"structured_outputs": bound}}
+            case "grammar":
+                rule = "root ::= " + " | ".join(json.dumps(c, ensure_ascii=False) for c in request.choices or ())
+                return {"extra_body": extra | {"grammar": request.grammar or rule}}
+            case "json_schema" if request.choices:
+                schema = {"type": "object", "properties": {"reply": {"enum": list(request.choices)}}, "required": ["reply"]}
+                form = {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema, "strict": True}}
+                return {"response_format": form, "extra_body": extra}
+            case kind:
+                raise ModelError(f"roles.*.constraint is {kind}: it cannot bind the replies of {self.name}; take another kind, or policy.reply: generate")
+
+    def _read(self, request: Request, choice) -> Reply:
+        text = choice.message.content or ""
+        if request.choices and self.role.constraint == "json_schema":
+            try:
+                text = json.loads(text)["reply"]
+            except (ValueError, KeyError, TypeError):
+                raise ModelError(f"{self.name} ignored the JSON schema and wrote {text[:80]!r}: set roles.*.constraint to what the server obeys") from None
+        if request.choices and text not in request.choices:
+            raise ModelError(
+                f"{self.name} ignored the constraint '{self.role.constraint}' and wrote {text[:80]!r}: "
+                "set roles.*.constraint to what the server obeys"
+            )
+        return Reply(text=text, finish="length" if choice.finish_reason == "length" else "stop")

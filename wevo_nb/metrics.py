@@ -1,0 +1,273 @@
+"""Numbers with their uncertainty: success rates, paired comparisons, a judge against the truth.
+
+Reads trajectories and verdicts (schema.py), returns tables; writes nothing. A rate is a fraction
+in 0..1 and never stands without its n and its 95% interval. Two arms are compared on the same
+task and seed, never by their two rates. Notebooks 01, 02, 05 and 06. Paper: section 4, Table 1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from wevo_nb.schema import Trajectory, Verdict
+
+SPLITS = ("test_seeds", "test_tasks")  # the order of every table; other splits follow
+SUCCESS_COLUMNS = ["arm", "split", "n", "successes", "rate", "low", "high"]
+PAIRED_COLUMNS = ["arm_a", "arm_b", "split", "n", "won", "lost", "difference", "low", "high", "p"]
+NAN = float("nan")
+Z95 = 1.959964  # standard normal quantile of a two-sided 95% interval
+
+
+def wilson(successes: float, n: float) -> tuple[float, float, float]:
+    """(rate, low, high), fractions: the Wilson 95% interval of `successes` out of `n`; nan where n is 0.
+
+    Source: Wilson 1927; advised at every n, 0 and n successes included, by Brown, Cai and
+    DasGupta 2001, Statistical Science 16(2). Raises ValueError unless 0 <= successes <= n.
+    """
+    if not 0 <= successes <= n:
+        raise ValueError(f"{successes} successes out of {n}: give a count between 0 and n")
+    if n == 0:
+        return NAN, NAN, NAN
+    from statsmodels.stats.proportion import proportion_confint
+
+    low, high = proportion_confint(successes, n, alpha=0.05, method="wilson")
+    rate = successes / n
+    return rate, min(max(float(low), 0.0), rate), max(min(float(high), 1.0), rate)
+
+
+def paired(won: int, lost: int, n: int) -> dict[str, float]:
+    """How much better b is than a on the same n episodes: difference, low, high (fractions), p.
+
+    `won` episodes succeed with b alone, `lost` ones with a alone. The interval is the adjusted
+    Wald one (half an episode added to each cell of the 2 x 2 table) of Agresti and Min 2005,
+    Statistics in Medicine 24(5); p is the exact, two-sided McNemar test: under no difference an
+    episode that only one of the two solves is a fair coin. All nan where n is 0.
+    Raises ValueError where the counts do not fit n.
+    """
+    if min(won, lost) < 0 or won + lost > n:
+        raise ValueError(f"won {won} and lost {lost} of {n}: both are counts, and together at most n")
+    if n == 0:
+        return {"difference": NAN, "low": NAN, "high": NAN, "p": NAN}
+    from scipy.stats import binomtest
+
+    b, c, total = won + 0.5, lost + 0.5, n + 2
+    centre = (b - c) / total
+    half = Z95 * (b + c - (b - c) ** 2 / total) ** 0.5 / total
+    p = float(binomtest(won, won + lost, 0.5).pvalue) if won + lost else 1.0
+    return {"difference": (won - lost) / n, "low": max(centre - half, -1.0), "high": min(centre + half, 1.0), "p": p}
+
+
+def success_table(trajectories_by_arm: Mapping[str, Iterable[Trajectory]]) -> pd.DataFrame:
+    """One row an arm and split: arm, split, n, successes, rate, low, high (rates are fractions).
+
+    An episode without a verdict, or with an unscored one, is no failure: it is left out of n
+    and counted by `unscored_count`.
+    """
+    return _rates(trajectories_by_arm, lambda t: t.task.split, "split")[SUCCESS_COLUMNS]
+
+
+def task_table(trajectories_by_arm: Mapping[str, Iterable[Trajectory]]) -> pd.DataFrame:
+    """One row a task and arm: task, arm, split, n, successes, rate, low, high."""
+    table = _rates(trajectories_by_arm, lambda t: (t.task.split, t.task.name), "key")
+    table["split"] = [key[0] for key in table["key"]]
+    table["task"] = [key[1] for key in table["key"]]
+    return table[["task", *SUCCESS_COLUMNS]]
+
+
+def unscored_count(trajectories_by_arm: Mapping[str, Iterable[Trajectory]]) -> pd.DataFrame:
+    """One row an arm and split: arm, split, episodes, unscored (left out of every rate)."""
+    import pandas as pd
+
+    rows = []
+    for arm, trajectories in trajectories_by_arm.items():
+        for split, group in _grouped(trajectories, lambda t: t.task.split).items():
+            unscored = sum(_succeeded(t) is None for t in group)
+            rows.append({"arm": arm, "split": split, "episodes": len(group), "unscored": unscored})
+    return pd.DataFrame(rows, columns=["arm", "split", "episodes", "unscored"])
+
+
+def paired_table(
+    trajectories_by_arm: Mapping[str, Iterable[Trajectory]], pairs: Iterable[tuple[str, str]]
+) -> pd.DataFrame:
+    """One row a pair (a, b) and split, b against a: arm_a, arm_b, split, n, won, lost, difference, low, high, p.
+
+    n counts the (task name, seed) that both arms ran and scored; `won`: b succeeded where a
+    failed. p is not adjusted for the number of pairs. Raises ValueError for an arm that is not
+    there, and where an arm holds the same task and seed twice.
+    """
+    import pandas as pd
+
+    pairs = list(pairs)
+    absent = sorted({arm for pair in pairs for arm in pair} - set(trajectories_by_arm))
+    if absent:
+        raise ValueError(f"no trajectories of {', '.join(absent)}; there are {', '.join(trajectories_by_arm)}")
+    outcomes = {arm: _outcomes(arm, trajectories_by_arm[arm]) for arm in {arm for pair in pairs for arm in pair}}
+    rows = []
+    for a, b in pairs:
+        for split in _ordered({split for arm in (a, b) for split in outcomes[arm]}):
+            of_a, of_b = outcomes[a].get(split, {}), outcomes[b].get(split, {})
+            both = [(of_a[key], of_b[key]) for key in of_a.keys() & of_b.keys()]
+            won, lost = both.count((False, True)), both.count((True, False))
+            counts = {"arm_a": a, "arm_b": b, "split": split, "n": len(both), "won": won, "lost": lost}
+            rows.append(counts | paired(won, lost, len(both)))
+    return pd.DataFrame(rows, columns=PAIRED_COLUMNS)
+
+
+def comparisons(arms: Sequence[str]) -> list[tuple[str, str]]:
+    """The pairs (a, b) the notebooks report, b against a, among the arms that are there.
+
+    Every arm against zero_shot; each iteration against the one before; webevolver against the
+    first and the last iteration; each look-ahead arm against its own policy; WMLA against
+    best-of-k, which has the same scorer and no imagined page.
+    """
+    improved = sorted((a for a in arms if iteration_of(a)), key=iteration_of)
+    wanted = [("zero_shot", arm) for arm in arms]
+    wanted += [(f"self_improve_{iteration_of(arm) - 1}", arm) for arm in improved]
+    wanted += [(arm, "webevolver") for arm in (*improved[:1], *improved[-1:])]
+    for arm in arms:
+        policy, plus, search = arm.partition("+")
+        if plus:
+            wanted.append((policy, arm))
+        if search.startswith("wmla"):
+            wanted.append((f"{policy}+best_of_k", arm))
+    there = [(a, b) for a, b in wanted if a != b and a in arms and b in arms]
+    return list(dict.fromkeys(there))
+
+
+def iteration_of(arm: str) -> int | None:
+    """The iteration of a plain policy: 0 of zero_shot, i of self_improve_<i>, None of any other arm."""
+    if arm == "zero_shot":
+        return 0
+    match = re.fullmatch(r"self_improve_(\d+)", arm)
+    return int(match[1]) if match else None
+
+
+def iteration_table(success: pd.DataFrame) -> pd.DataFrame:
+    """`success_table` in the form of `paper.figure_3`: success over iterations, in percent.
+
+    Columns method, benchmark (the split), iteration, n, success_percent, low, high (percent),
+    reported (False), source. Arms that are no iteration stand one step after the last.
+    """
+    table = success[success["arm"] != "random"].copy()
+    iterations = [iteration_of(arm) for arm in table["arm"]]
+    after = max((i for i in iterations if i is not None), default=0) + 1
+    table["iteration"] = [after if i is None else i for i in iterations]
+    table[["success_percent", "low", "high"]] = 100 * table[["rate", "low", "high"]].astype(float)
+    table = table.rename(columns={"arm": "method", "split": "benchmark"}).assign(reported=False, source="this run")
+    columns = ["method", "benchmark", "iteration", "n", "success_percent", "low", "high", "reported", "source"]
+    return table[columns].reset_index(drop=True)
+
+
+def ledger_table(ledger: pd.DataFrame, truth: Mapping[str, int] | None) -> pd.DataFrame:
+    """What became of the imagined rollouts: counted, outcome, n, of, rate, low, high (fractions).
+
+    `ledger` has the columns task, outcome, n of notebook 03; `truth` its counts {replayed, true}.
+    The rows of `counted` = imagined are shares of all rollouts; the one of `counted` = replayed
+    is the truth rate: accepted rollouts whose actions succeed in the real page.
+    """
+    import pandas as pd
+
+    counts = ledger.groupby("outcome", sort=False)["n"].sum().sort_values(ascending=False, kind="stable")
+    rows = [("imagined", str(outcome), int(n), int(counts.sum())) for outcome, n in counts.items()]
+    if truth and truth["replayed"]:
+        rows.append(("replayed", "true in the real page", int(truth["true"]), int(truth["replayed"])))
+    columns = ["counted", "outcome", "n", "of", "rate", "low", "high"]
+    return pd.DataFrame([(*row, *wilson(*row[2:])) for row in rows], columns=columns)
+
+
+def agreement(verdicts_a: Sequence[Verdict | None], verdicts_b: Sequence[Verdict | None]) -> dict[str, Any]:
+    """Judge a against judge b, or against the truth, on the same trajectories in the same order.
+
+    n counts the trajectories that both scored; the others are `unscored`. Counts: agree,
+    both_success, both_failure, only_a (success by a alone: believed too easily), only_b (missed
+    by a). With Wilson intervals, each as (rate, low, high): accuracy, precision (of what a calls
+    success, the share b calls so too) and recall. Raises ValueError where the lengths differ.
+    """
+    if len(verdicts_a) != len(verdicts_b):
+        raise ValueError(f"{len(verdicts_a)} verdicts against {len(verdicts_b)}: give both for the same trajectories")
+    scored = [
+        (a.success, b.success)
+        for a, b in zip(verdicts_a, verdicts_b, strict=True)
+        if a and b and "unscored" not in (a.outcome, b.outcome)
+    ]
+    both, neither = scored.count((True, True)), scored.count((False, False))
+    only_a, only_b = scored.count((True, False)), scored.count((False, True))
+    return {
+        "n": len(scored),
+        "unscored": len(verdicts_a) - len(scored),
+        "agree": both + neither,
+        "both_success": both,
+        "both_failure": neither,
+        "only_a": only_a,
+        "only_b": only_b,
+        "accuracy": wilson(both + neither, len(scored)),
+        "precision": wilson(both, both + only_a),
+        "recall": wilson(both, both + only_b),
+    }
+
+
+def describe_pair(row: Mapping[str, Any]) -> str:
+    """A row of `paired_table` as a sentence, in percentage points."""
+    if not row["n"]:
+        return f"{row['arm_b']} and {row['arm_a']} share no scored episode of {row['split']}."
+    points = 100 * row["difference"]
+    how_far = f"{abs(points):.0f} points {'above' if points > 0 else 'below'}" if row["difference"] else "level with"
+    p = "p < 0.001" if row["p"] < 0.001 else f"p = {row['p']:.3f}"
+    settled = "" if row["low"] > 0 or row["high"] < 0 else "; the interval holds 0, the sign is open"
+    return (
+        f"{row['arm_b']} is {how_far} {row['arm_a']} on {row['n']} held-out episodes of {row['split']} "
+        f"(95% interval {100 * row['low']:.0f} to {100 * row['high']:.0f}, "
+        f"won {row['won']}, lost {row['lost']}, {p}){settled}."
+    )
+
+
+def _succeeded(trajectory: Trajectory) -> bool | None:
+    """None: not scored."""
+    verdict = trajectory.verdict
+    return None if verdict is None or verdict.outcome == "unscored" else verdict.success
+
+
+def _grouped(trajectories: Iterable[Trajectory], key) -> dict:
+    """Trajectories by key, where the split is the key or the first part of it, in the order of SPLITS."""
+    groups: dict = {}
+    for trajectory in trajectories:
+        groups.setdefault(key(trajectory), []).append(trajectory)
+    return {k: groups[k] for k in _ordered(groups)}
+
+
+def _ordered(keys: Iterable) -> list:
+    """By split in the order of SPLITS, then by name."""
+    first = lambda key: key if isinstance(key, str) else key[0]  # noqa: E731
+    return sorted(keys, key=lambda key: (SPLITS.index(first(key)) if first(key) in SPLITS else len(SPLITS), key))
+
+
+def _rates(trajectories_by_arm: Mapping[str, Iterable[Trajectory]], key, name: str) -> pd.DataFrame:
+    """One row an arm and key, with the rate of success over the scored episodes."""
+    import pandas as pd
+
+    rows = []
+    for arm, trajectories in trajectories_by_arm.items():
+        for value, group in _grouped(trajectories, key).items():
+            scored = [outcome for t in group if (outcome := _succeeded(t)) is not None]
+            rows.append((arm, value, len(scored), sum(scored), *wilson(sum(scored), len(scored))))
+    return pd.DataFrame(rows, columns=["arm", name, *SUCCESS_COLUMNS[2:]])
+
+
+def _outcomes(arm: str, trajectories: Iterable[Trajectory]) -> dict[str, dict[tuple[str, int], bool]]:
+    """Success by split, then by (task name, seed); unscored episodes left out."""
+    outcomes: dict[str, dict[tuple[str, int], bool]] = {}
+    seen = set()
+    for trajectory in trajectories:
+        key = (trajectory.task.name, trajectory.task.seed)
+        if key in seen:
+            raise ValueError(f"{arm} holds {key[0]}, seed {key[1]}, twice: keep one episode a task and seed to pair it")
+        seen.add(key)
+        succeeded = _succeeded(trajectory)
+        if succeeded is not None:
+            outcomes.setdefault(trajectory.task.split, {})[key] = succeeded
+    return outcomes

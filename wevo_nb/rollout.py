@@ -1,0 +1,113 @@
+"""The only loop: a policy acts in an environment until the episode ends.
+
+The environment may be a browser or a world model; the loop does not know. Finished episodes
+go to a JSONL at once, so a killed run goes on with those that are missing. Used by notebooks
+01, 03 and 05. Paper: section 3, trajectory sampling.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+from wevo_nb.runs import JSONL
+from wevo_nb.schema import Environment, Observation, Policy, Step, Task, Trajectory
+
+RETRIES = 1  # of an episode that its environment broke off
+
+
+async def rollout(policy: Policy, environment: Environment, task: Task, *, max_steps: int, attempt: int = 0) -> Trajectory:
+    """One episode of at most `max_steps` actions. Raises what the environment raises."""
+    started = time.perf_counter()
+    observation = await environment.reset(task)
+    if observation.goal:
+        task = task.model_copy(update={"goal": observation.goal})
+    steps: list[Step] = []
+    ended = "done" if observation.done else None
+    while ended is None:
+        decision = await policy.act(task, steps, observation)
+        if decision is None:
+            ended = "dead_end"
+            break
+        if decision.action is None:
+            following = observation.model_copy(update={"note": decision.error})
+        elif decision.action.verb == "stop":
+            following = observation
+        else:
+            following = await environment.step(decision.action)
+        steps.append(Step(observation=observation, decision=decision, valid=not following.note))
+        if decision.action is not None and decision.action.verb == "stop":
+            ended = "stop"
+        elif following.done:
+            ended = "done"
+        elif len(steps) >= max_steps:
+            ended = "limit"
+        observation = following
+    return Trajectory(
+        task=task,
+        policy=policy.name,
+        environment=environment.name,
+        steps=tuple(steps),
+        final=observation,
+        ended=ended,
+        attempt=attempt,
+        seconds=round(time.perf_counter() - started, 3),
+    )
+
+
+async def rollout_many(
+    policy: Policy,
+    make_environment: Callable[[], Environment],
+    jobs: Sequence[tuple[Task, int]],
+    sink: JSONL,
+    *,
+    max_steps: int,
+    concurrency: int,
+    bar=None,
+) -> list[Trajectory]:
+    """Episodes for all (task, attempt) jobs, `concurrency` at once, each written to `sink`.
+
+    Jobs whose trajectory is in `sink` are not run again. An episode that its environment breaks
+    off is tried once more, then kept with `ended` "error" and no verdict to come.
+    Returns the trajectories of all jobs, in the order of the jobs.
+    """
+    keys = [f"{task.key}/{policy.name}/{attempt}" for task, attempt in jobs]
+    waiting = iter([(key, *job) for key, job in zip(keys, jobs, strict=True) if key not in sink])
+
+    async def work():
+        for _, task, attempt in waiting:
+            sink.append(await _guarded(policy, make_environment, task, max_steps, attempt))
+            if bar is not None:
+                bar.update()
+
+    workers = [asyncio.create_task(work()) for _ in range(concurrency)]
+    try:
+        await asyncio.gather(*workers)
+    finally:
+        for worker in workers:
+            worker.cancel()
+    return [sink.records[key] for key in keys]
+
+
+async def _guarded(policy, make_environment, task: Task, max_steps: int, attempt: int) -> Trajectory:
+    """An episode in an environment of its own, which is closed whatever happens."""
+    problem: Exception | None = None
+    for _ in range(RETRIES + 1):
+        environment = make_environment()
+        try:
+            return await rollout(policy, environment, task, max_steps=max_steps, attempt=attempt)
+        except environment.errors as error:
+            problem = error
+        finally:
+            await environment.close()
+    return Trajectory(
+        task=task,
+        policy=policy.name,
+        environment=environment.name,
+        steps=(),
+        final=Observation(text=""),
+        ended="error",
+        attempt=attempt,
+        error=f"{type(problem).__name__}: {problem}"[:300],
+    )

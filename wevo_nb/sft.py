@@ -1,0 +1,214 @@
+"""Supervised fine-tuning: rows of (messages, reply) in, a trained model out, by TRL.
+
+The loss is on the reply alone. `full` trains every weight but the embeddings, `lora` a small
+adapter. Optionally a share of each row's loss lies on its first tokens, the outcome that a
+world model predicts. A killed training goes on from its last checkpoint to the same final
+step. Used by notebooks 02 and 04. Paper: section 3.1 (SFT), 3.2 (world model).
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import statistics
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+
+from wevo_nb.models import find_dtype, find_model, load_tokenizer, load_weights
+from wevo_nb.params import LLMParams, SFTParams
+from wevo_nb.world_model import Row
+
+OUTCOME_TOKENS = 2  # tokens that tell the four outcome words apart
+
+
+class RowError(ValueError):
+    """Rows that cannot be trained on: too long, or with nothing to learn."""
+
+
+def row_lengths(rows: Sequence[Row], tokenizer) -> list[int]:
+    """Tokens of each row, prompt and reply."""
+    return [
+        len(tokenizer.apply_chat_template([*row.messages, _reply(row)], return_dict=False)) for row in rows
+    ]
+
+
+def check_rows(rows: Sequence[Row], tokenizer, max_length: int) -> dict:
+    """Refuses rows longer than `max_length` tokens or without a reply; returns length statistics.
+
+    Raises RowError that names the first rows and the cure.
+    """
+    lengths = row_lengths(rows, tokenizer)
+    too_long = [(row.task, n) for row, n in zip(rows, lengths, strict=True) if n > max_length]
+    if too_long:
+        named = ", ".join(f"{task} ({n} tokens)" for task, n in too_long[:3])
+        raise RowError(
+            f"{len(too_long)} of {len(rows)} rows are longer than max_length {max_length}: {named}: raise max_length, "
+            "or lower observation.max_elements or policy.history"
+        )
+    empty = [row.task for row in rows if not row.reply.strip()]
+    if empty:
+        raise RowError(f"{len(empty)} rows have no reply to learn, e.g. of {empty[0]}")
+    return {"rows": len(rows), "median_tokens": statistics.median(lengths), "longest": max(lengths), "tokens": sum(lengths)}
+
+
+def train(
+    rows: Sequence[Row],
+    folder: Path,
+    *,
+    base: str,
+    params: SFTParams,
+    llm: LLMParams,
+    seed: int,
+    outcome_weight: float = 0.0,
+    on_step: Callable[[int, int, float], None] | None = None,
+) -> list[dict]:
+    """Trains `base` on rows and saves it to `folder`/model. Returns the loss by step.
+
+    `on_step(step, steps, loss)` is called after each step. Checkpoints go to
+    `folder`/checkpoints and are removed at the end.
+    """
+    from datasets import Dataset
+    from transformers import TrainerCallback
+    from trl import SFTConfig
+
+    torch.set_num_threads(llm.threads or torch.get_num_threads())
+    source = find_model(base)
+    tokenizer = load_tokenizer(source)
+    check_rows(rows, tokenizer, params.max_length)
+    model = load_weights(source, torch.float32)
+    if params.method == "full" and params.freeze_embeddings:
+        model.get_input_embeddings().weight.requires_grad_(False)
+    steps = math.ceil(math.ceil(len(rows) / params.batch) * params.epochs)
+    checkpoints = folder / "checkpoints"
+
+    class Progress(TrainerCallback):
+        def on_log(self, args, state, control, logs=None, **_):
+            if on_step and logs and "loss" in logs:
+                on_step(state.global_step, state.max_steps, logs["loss"])
+
+    data = Dataset.from_list([{"prompt": list(row.messages), "completion": [_reply(row)]} for row in rows])
+    config = SFTConfig(
+        output_dir=str(checkpoints),
+        per_device_train_batch_size=params.batch,
+        num_train_epochs=params.epochs,
+        learning_rate=params.learning_rate if params.method == "full" else params.lora_learning_rate,
+        lr_scheduler_type="cosine",
+        warmup_steps=max(1, steps // 10),
+        adam_beta2=0.98,
+        max_grad_norm=1.0,
+        max_length=params.max_length,
+        completion_only_loss=True,
+        train_sampling_strategy="group_by_length",
+        bf16=find_dtype(llm.dtype) == torch.bfloat16,
+        use_cpu=not torch.cuda.is_available(),
+        gradient_checkpointing=False,
+        save_strategy="steps",
+        save_steps=max(1, math.ceil(steps / (params.checkpoints + 1))),
+        save_total_limit=1,
+        logging_steps=1,
+        seed=seed,
+        data_seed=seed,
+        report_to="none",
+        disable_tqdm=True,
+        dataloader_pin_memory=False,
+    )
+    trainer = _trainer_class()(
+        model=model,
+        args=config,
+        train_dataset=data,
+        processing_class=tokenizer,
+        peft_config=_lora(params) if params.method == "lora" else None,
+        callbacks=[Progress()],
+        outcome_weight=outcome_weight,
+    )
+    _silence(trainer)
+    trainer.train(resume_from_checkpoint=_newest(checkpoints))
+    losses = [{"step": log["step"], "loss": log["loss"]} for log in trainer.state.log_history if "loss" in log]
+    save(trainer, tokenizer, folder / "model", find_dtype(llm.dtype))
+    shutil.rmtree(checkpoints, ignore_errors=True)
+    return losses
+
+
+def save(trainer, tokenizer, folder: Path, dtype: torch.dtype):
+    """The whole model in `dtype`, or the adapter in float32, with its tokenizer."""
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    if not hasattr(model, "peft_config"):
+        model = model.to(dtype)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def token_weights(labels: torch.Tensor, outcome_weight: float) -> torch.Tensor:
+    """Weights of the tokens in the loss, 0 where there is none.
+
+    `labels`: (batch, length), -100 where there is no loss. Without `outcome_weight` every
+    supervised token weighs 1. With it a row's weights sum to 1: its first OUTCOME_TOKENS
+    supervised tokens share `outcome_weight`, the others the rest.
+    """
+    supervised = labels != -100
+    if not outcome_weight:
+        return supervised.float()
+    order = supervised.cumsum(1)
+    first = supervised & (order <= OUTCOME_TOKENS)
+    rest = supervised & ~first
+    weight_first = torch.where(rest.any(1, keepdim=True), outcome_weight, 1.0)
+    share = lambda mask: mask / mask.sum(1, keepdim=True).clamp(min=1)  # noqa: E731
+    return weight_first * share(first) + (1 - weight_first) * share(rest)
+
+
+def _trainer_class():
+    from trl import SFTTrainer
+
+    class ReplyTrainer(SFTTrainer):
+        """SFTTrainer that projects only supervised positions onto the vocabulary.
+
+        Off a GPU, TRL's fused head projects every position; here nine in ten carry no loss.
+        Rows count alike if there is an `outcome_weight`, tokens count alike otherwise.
+        """
+
+        def __init__(self, *args, outcome_weight: float = 0.0, **kwargs):
+            super().__init__(*args, **kwargs)
+            self.outcome_weight = outcome_weight
+
+        def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+            weights = token_weights(inputs["labels"], self.outcome_weight)[:, 1:]
+            supervised = weights > 0
+            with self.accelerator.autocast():
+                decoder = self.accelerator.unwrap_model(model).get_decoder()
+                hidden = decoder(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], use_cache=False)
+                head = self.accelerator.unwrap_model(model).get_output_embeddings()
+                logits = head(hidden.last_hidden_state[:, :-1][supervised]).float()
+            losses = torch.nn.functional.cross_entropy(logits, inputs["labels"][:, 1:][supervised], reduction="none")
+            return (losses * weights[supervised]).sum() / weights.sum()
+
+    return ReplyTrainer
+
+
+def _lora(params: SFTParams):
+    from peft import LoraConfig
+
+    return LoraConfig(
+        r=params.lora_rank, lora_alpha=2 * params.lora_rank, lora_dropout=0.0, target_modules="all-linear", task_type="CAUSAL_LM"
+    )
+
+
+def _newest(checkpoints: Path) -> str | None:
+    """The last checkpoint that was written whole."""
+    from transformers.trainer_utils import get_last_checkpoint
+
+    for broken in checkpoints.glob("checkpoint-*"):
+        if not (broken / "trainer_state.json").exists():
+            shutil.rmtree(broken)
+    return get_last_checkpoint(str(checkpoints)) if checkpoints.exists() else None
+
+
+def _silence(trainer):
+    from transformers import PrinterCallback
+
+    trainer.remove_callback(PrinterCallback)
+
+
+def _reply(row: Row) -> dict[str, str]:
+    return {"role": "assistant", "content": row.reply}
