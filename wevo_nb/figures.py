@@ -183,6 +183,8 @@ def trajectory_funnel(frame: pd.DataFrame) -> Figure:
 def world_model_quality(frame: pd.DataFrame) -> Figure:
     """The report cards, a panel a metric. Frame: iteration, model, target, metric, n, value, low, high (fractions)."""
     iterations = sorted(set(frame["iteration"]))
+    own = frame["model"] == "iteration_" + frame["iteration"].astype(str)
+    frame = frame[own | ~frame["model"].str.startswith("iteration_")]  # earlier models stand in the table alone
     frame = frame.assign(series=frame["model"].str.replace(r"iteration_\d+", "trained", regex=True))
     if frame["target"].nunique() > 1:
         frame["series"] += ", " + frame["target"]

@@ -28,6 +28,7 @@ from wevo_nb.params import LLMParams, RoleParams
 SMOLLM2 = "smollm2-135m"
 SMOLLM2_HUB = "HuggingFaceTB/SmolLM2-135M-Instruct"
 SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+PAD_TO = 32  # lengths are rounded up to this: oneDNN compiles its kernels anew for every new shape
 MERGE_ROUNDS = 20  # turns of the event loop without a new call before waiting calls are run together
 
 
@@ -159,7 +160,10 @@ class LocalModel:
             raise ModelError("engine transformers knows no grammar: give choices, or take an OpenAI-compatible url")
         if self.adapters:
             self.weights.set_adapter(self.adapters[self.adapter]) if self.adapter else self.weights.disable_adapters()
-        out: list[list[Reply] | None] = [self._choose(r) if r.choices is not None else None for r in requests]
+        out: list[list[Reply] | None] = [None] * len(requests)
+        choosing = [i for i, r in enumerate(requests) if r.choices is not None]
+        for i, replies in zip(choosing, self._choose([requests[i] for i in choosing]), strict=True):
+            out[i] = replies
         free = sorted((i for i, r in enumerate(requests) if r.choices is None), key=lambda i: len(self.prompt_ids(requests[i])))
         for start in range(0, len(free), self.engine.params.batch):
             batch = free[start : start + self.engine.params.batch]
@@ -185,8 +189,18 @@ class LocalModel:
             self._encoded[text] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
         return self._encoded[text]
 
-    def _choose(self, request: Request) -> list[Reply]:
-        logprobs = self.choice_logprobs(self.prompt_ids(request), [self.encode(c) for c in request.choices])
+    def _choose(self, requests: list[Request]) -> list[list[Reply]]:
+        """Requests about the same page share its computation; others are computed one by one,
+        so that a result never depends on what else happens to be asked.
+        """
+        asked = [(self.prompt_ids(r), [self.encode(c) for c in r.choices]) for r in requests]
+        shared = len(os.path.commonprefix([prompt for prompt, _ in asked])) if len(asked) > 1 else 0
+        together = len(asked) > 1 and 2 * shared >= max(len(prompt) for prompt, _ in asked)
+        groups = [asked] if together else [[one] for one in asked]
+        logprobs = [values for group in groups for values in self.choice_logprobs(group)]
+        return [self._pick(r, values) for r, values in zip(requests, logprobs, strict=True)]
+
+    def _pick(self, request: Request, logprobs: torch.Tensor) -> list[Reply]:
         values = tuple(logprobs.tolist())
         if request.temperature == 0:
             picked = [int(logprobs.argmax())] * request.n
@@ -195,20 +209,22 @@ class LocalModel:
             picked = random.Random(request.seed).choices(range(len(weights)), weights, k=request.n)
         return [Reply(text=request.choices[i], logprobs=values) for i in picked]
 
-    def choice_logprobs(self, prompt: list[int], choices: list[list[int]]) -> torch.Tensor:
+    def choice_logprobs(self, asked: list[tuple[list[int], list[list[int]]]]) -> list[torch.Tensor]:
         """Log-probability of each choice, normalised over the choices, by one forward pass.
 
-        `prompt`: token ids; `choices`: token ids of each reply. Only tokens after which the
-        replies differ are computed: where there is one way on, its probability is one.
+        `asked`: (token ids of a prompt, token ids of each of its replies); what the prompts
+        begin with alike is computed once. Only tokens after which replies differ are computed:
+        where there is one way on, its probability is one.
         """
-        tree = token_tree(choices)
-        if not tree.branches:
-            return torch.zeros(len(choices))
-        size, length = len(prompt), len(prompt) + len(tree.tokens)
-        device = self.weights.device
-        ids = torch.tensor([prompt + tree.tokens], device=device)
-        mask = torch.full((length, length), torch.finfo(self.engine.dtype).min, dtype=self.engine.dtype, device=device).triu(1)
-        mask[size:, size:] = torch.finfo(self.engine.dtype).min
+        shared = os.path.commonprefix([prompt for prompt, _ in asked])
+        tree = token_tree([(prompt[len(shared) :], choices) for prompt, choices in asked])
+        if not any(branches for branches, _ in tree.questions):
+            return [torch.zeros(len(choices)) for _, choices in asked]
+        size, used = len(shared), len(shared) + len(tree.tokens)
+        length = -(-used // PAD_TO) * PAD_TO
+        device, blocked = self.weights.device, torch.finfo(self.engine.dtype).min
+        mask = torch.full((length, length), blocked, dtype=self.engine.dtype, device=device).triu(1)
+        mask[size:, size:] = blocked
         positions = list(range(size))
         for i, parent in enumerate(tree.parents):
             row = size + i
@@ -216,21 +232,25 @@ class LocalModel:
                 mask[row, size:] = mask[size + parent, size:]
             mask[row, row] = 0
             positions.append((positions[size + parent] if parent >= 0 else size - 1) + 1)
+        padding = length - used  # padded places see the shared prompt, and nothing sees them
         hidden = self.weights.get_decoder()(
-            input_ids=ids,
-            position_ids=torch.tensor([positions], device=device),
+            input_ids=torch.tensor([shared + tree.tokens + shared[:1] * padding], device=device),
+            position_ids=torch.tensor([positions + [0] * padding], device=device),
             attention_mask=mask[None, None],
             use_cache=False,
         ).last_hidden_state[0]
-        rows = [size + node for node in tree.branches]  # node -1 is the end of the prompt
+        self.usage.add(calls=0, prompt=used, completion=0, seconds=0)
         vocabulary = self.weights.get_output_embeddings().weight
-        step = {}
-        for (branch, tokens), state in zip(tree.branches.items(), hidden[rows].float(), strict=True):
-            logits = vocabulary[tokens].float() @ state  # float32: bfloat16 would round close logits to ties
-            for token, value in zip(tokens, logits.log_softmax(0).tolist(), strict=True):
-                step[branch, token] = value
-        self.usage.add(calls=0, prompt=length, completion=0, seconds=0)
-        return torch.tensor([sum(step[edge] for edge in path) for path in tree.paths])
+        out = []
+        for branches, paths in tree.questions:
+            step = {}
+            for node, tokens in branches.items():
+                # float32: bfloat16 would round close logits to ties
+                logits = vocabulary[tokens].float() @ hidden[size + node].float()
+                for token, value in zip(tokens, logits.log_softmax(0).tolist(), strict=True):
+                    step[node, token] = value
+            out.append(torch.tensor([sum(step[edge] for edge in path) for path in paths]))
+        return out
 
     def _generate(self, requests: list[Request]) -> list[list[Reply]]:
         """Left-padded generation of requests that share n, temperature, length and stop."""
@@ -238,7 +258,7 @@ class LocalModel:
         if any((r.n, r.temperature, r.max_tokens, r.stop) != (head.n, head.temperature, head.max_tokens, head.stop) for r in requests):
             return [self._generate([r])[0] for r in requests]
         prompts = [self.prompt_ids(r) for r in requests]
-        width = max(map(len, prompts))
+        width = -(-max(map(len, prompts)) // PAD_TO) * PAD_TO
         pad = self.tokenizer.pad_token_id
         ids = torch.tensor([[pad] * (width - len(p)) + p for p in prompts], device=self.weights.device)
         mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=self.weights.device)
@@ -269,47 +289,61 @@ class LocalModel:
 
 
 class TokenTree(NamedTuple):
-    """The tokens that replies branch after. Node -1 is the end of the prompt.
+    """What must be computed to choose among replies. Node -1 is the end of the shared prompt.
 
-    tokens, parents: of the nodes to compute, parents first; branches: node -> the tokens that
-    may follow; paths: for each reply its (node, token) edges at branching nodes.
+    tokens, parents: of the nodes, parents first. questions: for each one its branches (node ->
+    the tokens that may follow) and, for each reply, its (node, token) edges at branches.
     """
 
     tokens: list[int]
     parents: list[int]
-    branches: dict[int, list[int]]
-    paths: list[list[tuple[int, int]]]
+    questions: list[tuple[dict[int, list[int]], list[list[tuple[int, int]]]]]
 
 
-def token_tree(choices: list[list[int]]) -> TokenTree:
-    """The tree of the choices, pruned to the ancestors of branching nodes: exact, and small."""
+def token_tree(asked: list[tuple[list[int], list[list[int]]]]) -> TokenTree:
+    """The tree of (rest of a prompt, its replies), pruned to the ancestors of branches: exact, and small."""
     children: dict[int, dict[int, int]] = {-1: {}}
     tokens, parents = [], []
-    edges = []
-    for choice in choices:
-        node, path = -1, []
-        for token in choice:
-            if token not in children[node]:
-                children[node][token] = len(tokens)
-                children[len(tokens)] = {}
-                tokens.append(token)
-                parents.append(node)
-            path.append((node, token))
-            node = children[node][token]
-        edges.append(path)
-    branching = {node for node, following in children.items() if len(following) > 1}
+
+    def follow(node: int, token: int) -> int:
+        if token not in children[node]:
+            children[node][token] = len(tokens)
+            children[len(tokens)] = {}
+            tokens.append(token)
+            parents.append(node)
+        return children[node][token]
+
+    found = []
+    for rest, choices in asked:
+        start = -1
+        for token in rest:
+            start = follow(start, token)
+        following: dict[int, dict[int, None]] = {}
+        paths = []
+        for choice in choices:
+            node, path = start, []
+            for token in choice:
+                following.setdefault(node, {})[token] = None
+                path.append((node, token))
+                node = follow(node, token)
+            paths.append(path)
+        branches = {node: list(ways) for node, ways in following.items() if len(ways) > 1}
+        found.append((branches, [[edge for edge in path if edge[0] in branches] for path in paths]))
     needed = set()
-    for node in branching:
-        while node >= 0 and node not in needed:
-            needed.add(node)
-            node = parents[node]
+    for branches, _ in found:
+        for node in branches:
+            while node >= 0 and node not in needed:
+                needed.add(node)
+                node = parents[node]
     order = sorted(needed)
     place = {-1: -1} | {node: i for i, node in enumerate(order)}
     return TokenTree(
         tokens=[tokens[node] for node in order],
         parents=[place[parents[node]] for node in order],
-        branches={place[node]: list(children[node]) for node in sorted(branching)},
-        paths=[[(place[node], token) for node, token in path if node in branching] for path in edges],
+        questions=[
+            ({place[n]: ways for n, ways in branches.items()}, [[(place[n], t) for n, t in path] for path in paths])
+            for branches, paths in found
+        ],
     )
 
 

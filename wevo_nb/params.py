@@ -105,14 +105,15 @@ class CollectParams(Section):
     judge: Literal["reward", "llm"]
     llm_judge_sample: Count
     cap_per_task: Positive
-    unsolved_below: Count
+    explorer_below: Count
+    explorer_teaches: tuple[Literal["policy", "world_model"], ...]
 
 
 class WorldModelParams(Section):
     target: Literal["page", "change"]
     history: Count
     outcome_rows: dict[Literal["success", "failure", "changed", "same"], Count]
-    explorer_episodes: Count
+    held_out_share: Share
     outcome_weight: Annotated[float, Field(ge=0, lt=1)]
     max_tokens: Positive
     report_rows: Positive
@@ -122,8 +123,8 @@ class SynthesizeParams(Section):
     policy_iteration: Positive
     world_model_iteration: Positive | None
     horizon: Positive
+    tasks: Positive
     attempts: Positive
-    seeds: Positive
     temperature: Temperature
     judge: Literal["world_model", "llm"]
     threshold: Share
@@ -194,6 +195,12 @@ class Resolved(BaseModel):
     params: Params
     profile: str
     layers: dict[str, str]
+
+    def without(self, key: str) -> Resolved:
+        """The same with `section.key` at its default None: for a stage that does not read it."""
+        section, name = key.split(".")
+        changed = getattr(self.params, section).model_copy(update={name: None})
+        return self.model_copy(update={"params": self.params.model_copy(update={section: changed})})
 
     def rows(self, *sections: str) -> list[dict[str, str]]:
         """One row a value of the named sections: key, value, layer."""

@@ -18,7 +18,7 @@ from wevo_nb.llm import Model, Request
 from wevo_nb.observation import CLICKABLE, TYPEABLE, parse_page
 from wevo_nb.params import PolicyParams
 from wevo_nb.prompts import policy_messages
-from wevo_nb.schema import Action, Decision, Observation, Step, Task
+from wevo_nb.schema import Action, Decision, Observation, Step, Task, Trajectory
 
 QUOTED = re.compile(r'"([^"]+)"')
 WORDS = re.compile(r"[\w@./-]+")
@@ -33,6 +33,10 @@ class ModelPolicy:
     def __init__(self, model: Model, params: PolicyParams, *, temperature: float = 0.0, seed: int = 0, name: str = ""):
         self.model, self.params, self.temperature, self.seed = model, params, temperature, seed
         self.name = name or model.name
+
+    def with_seed(self, seed: int) -> ModelPolicy:
+        """The same policy with another seed for what it samples."""
+        return ModelPolicy(self.model, self.params, temperature=self.temperature, seed=seed, name=self.name)
 
     async def act(self, task: Task, history: Sequence[Step], observation: Observation) -> Decision | None:
         [decision] = await self.decide([(task, history, observation)], temperature=self.temperature)
@@ -98,6 +102,20 @@ class ModelPolicy:
             return Request(messages=messages, temperature=temperature, max_tokens=params.max_tokens, seed=seed)
         choices = valid_replies(task, history, observation, params)
         return Request(messages=messages, choices=choices, temperature=temperature, seed=seed) if choices else None
+
+
+class Replay:
+    """Does again what was done in given trajectories, one for each task: the same actions in order."""
+
+    name = "replay"
+
+    def __init__(self, trajectories: Sequence[Trajectory]):
+        self.actions = {t.task.key: [s.decision.action for s in t.steps] for t in trajectories}
+
+    async def act(self, task: Task, history: Sequence[Step], observation: Observation) -> Decision | None:
+        """None where the recorded actions are used up."""
+        left = self.actions[task.key][len(history) :]
+        return Decision(reply="(replayed)", action=left[0]) if left else None
 
 
 class RandomPolicy:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from wevo_nb.runs import JSONL
-from wevo_nb.schema import Environment, Observation, Policy, Step, Task, Trajectory
+from wevo_nb.schema import Environment, Judge, Observation, Policy, Step, Task, Trajectory
 
 RETRIES = 1  # of an episode that its environment broke off
 
@@ -64,12 +64,14 @@ async def rollout_many(
     *,
     max_steps: int,
     concurrency: int,
+    judge: Judge | None = None,
     bar=None,
 ) -> list[Trajectory]:
     """Episodes for all (task, attempt) jobs, `concurrency` at once, each written to `sink`.
 
     Jobs whose trajectory is in `sink` are not run again. An episode that its environment breaks
-    off is tried once more, then kept with `ended` "error" and no verdict to come.
+    off is tried once more, then kept with `ended` "error". A `judge` gives its verdict before
+    the trajectory is written.
     Returns the trajectories of all jobs, in the order of the jobs.
     """
     keys = [f"{task.key}/{policy.name}/{attempt}" for task, attempt in jobs]
@@ -77,7 +79,8 @@ async def rollout_many(
 
     async def work():
         for _, task, attempt in waiting:
-            sink.append(await _guarded(policy, make_environment, task, max_steps, attempt))
+            one = await _guarded(policy, make_environment, task, max_steps, attempt)
+            sink.append(one.model_copy(update={"verdict": await judge.judge(one)}) if judge else one)
             if bar is not None:
                 bar.update()
 

@@ -66,10 +66,20 @@ class Stage:
 
         class Bar(tqdm):
             def display(self, *args, **kwargs):
-                stage.note_progress(label, self.n, total)
+                stage.note_progress(label, self.n, self.total)
                 return super().display(*args, **kwargs)
 
         return Bar(iterable, total=total, desc=label, initial=initial, mininterval=2, ascii=" =", ncols=90)
+
+    def step_of(self, bar):
+        """A callback (step, steps, loss) for training that moves a bar."""
+
+        def on_step(step: int, steps: int, loss: float):
+            bar.total = steps
+            bar.set_postfix_str(f"loss {loss:.2f}", refresh=False)
+            bar.update(step - bar.n)
+
+        return on_step
 
     def note_progress(self, label: str, n: int, total: int):
         state = {"label": label, "n": n, "total": total, "seconds": round(self.seconds(), 1), "pid": os.getpid()}

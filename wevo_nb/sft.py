@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from wevo_nb.models import find_dtype, find_model, load_tokenizer, load_weights
+from wevo_nb.models import PAD_TO, find_dtype, find_model, load_tokenizer, load_weights
 from wevo_nb.params import LLMParams, SFTParams
 from wevo_nb.world_model import Row
 
@@ -99,6 +99,7 @@ def train(
         adam_beta2=0.98,
         max_grad_norm=1.0,
         max_length=params.max_length,
+        pad_to_multiple_of=PAD_TO,
         completion_only_loss=True,
         train_sampling_strategy="group_by_length",
         bf16=find_dtype(llm.dtype) == torch.bfloat16,

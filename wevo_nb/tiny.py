@@ -58,7 +58,7 @@ def _tokenizer():
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
-    from wevo_nb import actions, observation, prompts, world_model
+    from wevo_nb import actions, observation, prompts, schema
 
     raw = Tokenizer(models.BPE())
     raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -69,7 +69,7 @@ def _tokenizer():
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    raw.train_from_iterator([inspect.getsource(module) for module in (prompts, actions, observation, world_model)], trainer)
+    raw.train_from_iterator([inspect.getsource(module) for module in (prompts, actions, observation, schema)], trainer)
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=raw, eos_token="<|im_end|>", pad_token="<|im_end|>")
     tokenizer.chat_template = CHAT_TEMPLATE
     return tokenizer

@@ -6,12 +6,15 @@ one: some pages pay a part for pressing Submit on an empty form. Used by noteboo
 
 from __future__ import annotations
 
+import difflib
 import functools
 import http.server
 import importlib.util
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
+from wevo_nb.params import ParamsError
 from wevo_nb.schema import Task
 
 HIDDEN = "#query,#reward-display,#click-canvas,#sync-task-cover{display:none!important}"
@@ -26,12 +29,18 @@ STATE = "() => [window.WOB_DONE_GLOBAL, window.WOB_RAW_REWARD_GLOBAL]"
 
 
 class MiniWoB:
-    """Serves the task pages while it is open: `with MiniWoB() as suite: ...`."""
+    """Serves the task pages while it is open: `with MiniWoB(names) as suite: ...`."""
 
     name = "miniwob"
 
-    def __init__(self):
+    def __init__(self, names: Sequence[str]):
+        """Raises ParamsError where a name is no task page of the wheel."""
         self.folder = pages_folder()
+        known = task_names()
+        for name in names:
+            if name not in known:
+                near = ", ".join(difflib.get_close_matches(name, known, n=3)) or f"{known[0]}, ... ({len(known)} tasks)"
+                raise ParamsError(f"miniwob has no task '{name}' (tasks.train, tasks.held_out): did you mean {near}?")
         self.server: http.server.ThreadingHTTPServer | None = None
 
     def __enter__(self) -> MiniWoB:

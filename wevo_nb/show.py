@@ -1,0 +1,103 @@
+"""What the notebooks display: tables of rows, a page, a trajectory, a look-ahead decision.
+
+Every function returns something that Jupyter draws; page text is always shown as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+from wevo_nb.params import Resolved
+from wevo_nb.prompts import imagined_text
+from wevo_nb.schema import Decision, Observation, Trajectory
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pandas as pd
+    from IPython.display import HTML, Image
+
+CELL = "padding:6px 10px;border:1px solid #bbb;vertical-align:top;text-align:left"
+PRE = "white-space:pre-wrap;font-size:12px;line-height:1.35;margin:0;tab-size:2;background:none"
+
+
+def params_table(resolved: Resolved, *sections: str) -> pd.DataFrame:
+    """The params of the named sections with the layer that set each."""
+    return table(resolved.rows("seed", *sections)).set_index("key")
+
+
+def table(rows: Iterable[dict]) -> pd.DataFrame:
+    """Rows as a frame."""
+    import pandas as pd
+
+    return pd.DataFrame(list(rows))
+
+
+def page(observation: Observation, screenshot: bytes | None = None) -> HTML:
+    """A page as a person sees it beside what the agent reads."""
+    from base64 import b64encode
+
+    text = _pre(f"{observation.goal and 'OBJECTIVE: ' + observation.goal}\n\n{observation.text}".strip())
+    if screenshot is None:
+        return _html(text)
+    picture = f'<img src="data:image/png;base64,{b64encode(screenshot).decode()}" width="320" style="border:1px solid #bbb">'
+    return _html(f'<table><tr><td style="{CELL}">{picture}</td><td style="{CELL}">{text}</td></tr></table>')
+
+
+def trajectory(one: Trajectory) -> HTML:
+    """An episode: each page, what the policy replied, and how it ended."""
+    rows = [
+        f'<tr><td style="{CELL}">{i}</td><td style="{CELL}">{_pre(_noted(step.observation))}</td>'
+        f'<td style="{CELL}">{_pre(step.decision.reply or step.decision.error)}</td></tr>'
+        for i, step in enumerate(one.steps, start=1)
+    ]
+    verdict = f"{one.verdict.outcome} by {one.verdict.judge}: {one.verdict.reason}" if one.verdict else "not judged"
+    end = f"{one.ended}{', ' + one.error if one.error else ''}; {verdict}"
+    head = f"<p><b>{escape(one.task.key)}</b>: {escape(one.task.goal)}<br>{escape(one.policy)} in {escape(one.environment)}</p>"
+    last = f'<tr><td style="{CELL}">end</td><td style="{CELL}">{_pre(_noted(one.final))}</td><td style="{CELL}">{_pre(end)}</td></tr>'
+    return _html(f"{head}<table><tr><th>step</th><th>page</th><th>reply</th></tr>{''.join(rows)}{last}</table>")
+
+
+def decision(one: Decision) -> HTML:
+    """A look-ahead decision: candidates, what was imagined after each, scores, the choice."""
+    rows = []
+    for candidate in one.candidates:
+        chosen = candidate.reply == one.reply
+        shade = ";background:rgba(0,158,115,.15)" if chosen else ""
+        score = "unscored" if candidate.score is None else f"{candidate.score:g}"
+        imagined = "\n\n".join(f"step {i}:\n{text}" for i, text in enumerate(candidate.imagined, start=1)) or "(nothing)"
+        rows.append(
+            f'<tr><td style="{CELL}{shade}">{_pre(candidate.reply)}</td><td style="{CELL}{shade}">{_pre(imagined)}</td>'
+            f'<td style="{CELL}{shade}">{score}{" (done)" if chosen else ""}</td></tr>'
+        )
+    return _html(f"<table><tr><th>candidate</th><th>imagined after it</th><th>score</th></tr>{''.join(rows)}</table>")
+
+
+def picture(path: Path) -> Image:
+    """A saved figure at its printed size."""
+    from IPython.display import Image
+
+    return Image(str(path), retina=True)
+
+
+def messages(turns: Sequence[dict[str, str]]) -> HTML:
+    """A prompt, turn by turn."""
+    rows = "".join(f'<tr><td style="{CELL}"><b>{t["role"]}</b></td><td style="{CELL}">{_pre(t["content"])}</td></tr>' for t in turns)
+    return _html(f"<table>{rows}</table>")
+
+
+def _noted(observation: Observation) -> str:
+    note = f"\n\nNOTE: {observation.note}" if observation.note else ""
+    return (imagined_text(observation) if observation.done and not observation.text else observation.text) + note
+
+
+def _pre(text: str) -> str:
+    return f'<pre style="{PRE}">{escape(text)}</pre>'
+
+
+def _html(markup: str) -> HTML:
+    from IPython.display import HTML
+
+    return HTML(markup)
