@@ -14,9 +14,7 @@ from wevo_nb.schema import Action
 FENCE = re.compile(r"```(.*?)```", re.S)
 VERBS_ALONE = ("wait", "goback", "restart")
 CLICK = re.compile(r"click\s*[\[(]+\s*(\d+)\s*[\])]+", re.I)
-TYPE = re.compile(
-    r"type\s*\[\s*(\d+)\s*\]\s*\[(.*)\](?:\s*\[\s*(?:press_enter_after\s*=\s*)?([01])\s*\])", re.I | re.S
-)
+TYPE = re.compile(r"type\s*\[\s*(\d+)\s*\]\s*\[(.*)\](?:\s*\[\s*(?:press_enter_after\s*=\s*)?([01])\s*\])", re.I | re.S)
 TYPE_WITHOUT_ENTER = re.compile(r"type\s*\[\s*(\d+)\s*\]\s*\[(.*)\]", re.I | re.S)
 SCROLL = re.compile(r"scroll\s*\[?\s*(?:direction\s*=\s*)?(up|down)\s*\]?", re.I)
 STOP = re.compile(r"stop\s*(?:\[(.*)\])?", re.I | re.S)

@@ -101,7 +101,11 @@ def usage_of(policy: Policy) -> dict[str, dict]:
         return {}
     if isinstance(policy, ModelPolicy):
         return {"policy": policy.model.usage.model_dump()}
-    models = {"policy": policy.policy.model, "world_model": policy.world_model, "scorer": getattr(policy.scorer, "model", None)}
+    models = {
+        "policy": policy.policy.model,
+        "world_model": policy.world_model,
+        "scorer": getattr(policy.scorer, "model", None),
+    }
     if models["scorer"] is policy.world_model:
         models["scorer"] = None
     return {role: model.usage.model_dump() for role, model in models.items() if model is not None}

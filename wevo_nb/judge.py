@@ -42,7 +42,9 @@ class LLMJudge:
     async def judge(self, trajectory: Trajectory) -> Verdict:
         if trajectory.ended == "error":
             return Verdict(outcome="unscored", judge=self.name, reason=trajectory.error)
-        reply = await ask(self.model, Request(messages=judge_messages(trajectory), choices=JUDGE_REPLIES, seed=self.seed))
+        reply = await ask(
+            self.model, Request(messages=judge_messages(trajectory), choices=JUDGE_REPLIES, seed=self.seed)
+        )
         return Verdict(outcome=reply.text, judge=self.name, reason=reply.text)
 
 
@@ -90,7 +92,9 @@ def policy_rows(trajectories: Sequence[Trajectory], params: PolicyParams) -> tup
             if step.decision.action is None or not step.valid or (following.text == step.observation.text and not ends):
                 continue
             changing += 1
-            messages = policy_messages(trajectory.task, history, step.observation, prompt=params.prompt, keep=params.history)
+            messages = policy_messages(
+                trajectory.task, history, step.observation, prompt=params.prompt, keep=params.history
+            )
             row = Row(messages, step.decision.reply, trajectory.task.name)
             rows.setdefault((str(messages), row.reply), row)
             history.append(step)
@@ -109,8 +113,8 @@ def balance(rows: Sequence[Row], *, per_task: int, max_repeat: int, seed: int) -
     """
     if not rows:
         raise NothingToLearnFrom(
-            "no successful trajectory to learn from: raise tasks.train_seeds or collect.temperature, take easier tasks, "
-            "or let a random explorer help (collect.explorer_episodes: 60)"
+            "no successful trajectory to learn from: raise tasks.train_seeds or collect.temperature, take easier "
+            "tasks, or let a random explorer help (collect.explorer_episodes: 60)"
         )
     rng = random.Random(seed)
     by_task: dict[str, list[Row]] = {}

@@ -101,9 +101,13 @@ class EndpointModel:
         try:
             served = [model.id for model in (await self.client.models.list()).data]
         except OpenAIError as problem:
-            raise ModelError(f"no model server answers at {self.role.url} ({problem}): start it, or set the role's url") from None
+            raise ModelError(
+                f"no model server answers at {self.role.url} ({problem}): start it, or set the role's url"
+            ) from None
         if self.name not in served:
-            raise ModelError(f"{self.role.url} serves {', '.join(served) or 'nothing'}, not {self.name}: is it another's server?")
+            raise ModelError(
+                f"{self.role.url} serves {', '.join(served) or 'nothing'}, not {self.name}: is it another's server?"
+            )
 
     async def _answer(self, request: Request) -> list[Reply]:
         from openai import OpenAIError
@@ -147,11 +151,18 @@ class EndpointModel:
                 rule = "root ::= " + " | ".join(json.dumps(c, ensure_ascii=False) for c in request.choices or ())
                 return {"extra_body": extra | {"grammar": request.grammar or rule}}
             case "json_schema" if request.choices:
-                schema = {"type": "object", "properties": {"reply": {"enum": list(request.choices)}}, "required": ["reply"]}
+                schema = {
+                    "type": "object",
+                    "properties": {"reply": {"enum": list(request.choices)}},
+                    "required": ["reply"],
+                }
                 form = {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema, "strict": True}}
                 return {"response_format": form, "extra_body": extra}
             case kind:
-                raise ModelError(f"roles.*.constraint is {kind}: it cannot bind the replies of {self.name}; take another kind, or policy.reply: generate")
+                raise ModelError(
+                    f"roles.*.constraint is {kind}: it cannot bind the replies of "
+                    f"{self.name}; take another kind, or policy.reply: generate"
+                )
 
     def _read(self, request: Request, choice) -> Reply:
         text = choice.message.content or ""
@@ -159,7 +170,10 @@ class EndpointModel:
             try:
                 text = json.loads(text)["reply"]
             except (ValueError, KeyError, TypeError):
-                raise ModelError(f"{self.name} ignored the JSON schema and wrote {text[:80]!r}: set roles.*.constraint to what the server obeys") from None
+                raise ModelError(
+                    f"{self.name} ignored the JSON schema and wrote {text[:80]!r}: "
+                    "set roles.*.constraint to what the server obeys"
+                ) from None
         if request.choices and text not in request.choices:
             raise ModelError(
                 f"{self.name} ignored the constraint '{self.role.constraint}' and wrote {text[:80]!r}: "

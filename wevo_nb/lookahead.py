@@ -67,7 +67,9 @@ class LookAhead:
         pages = [observation] * len(candidates)
         decisions: list[Decision | None] = list(candidates)
         for depth in range(self.depth):
-            live = [i for i, d in enumerate(decisions) if d is not None and d.action is not None and d.action.verb != "stop"]
+            live = [
+                i for i, d in enumerate(decisions) if d is not None and d.action is not None and d.action.verb != "stop"
+            ]
             asked = [Situation(task, tuple(pasts[i]), pages[i], decisions[i].action) for i in live]
             drawn = self.scorer.reads_pages or depth + 1 < self.depth
             seed = seed_of(self.name, task.key, len(history), depth)
@@ -101,7 +103,9 @@ class OutcomeScorer:
     async def score(self, task, history, observation, candidates, futures) -> list[float | None]:
         if any(futures):
             return [imagined_value(future) for future in futures]
-        asked = [(i, Situation(task, tuple(history), observation, c.action)) for i, c in enumerate(candidates) if c.action]
+        asked = [
+            (i, Situation(task, tuple(history), observation, c.action)) for i, c in enumerate(candidates) if c.action
+        ]
         predictions = await predict(self.model, [s for _, s in asked], self.params, pages=False)
         values = {i: VALUE[p.outcome] for (i, _), p in zip(asked, predictions, strict=True)}
         return [values.get(i) for i in range(len(candidates))]
@@ -117,7 +121,13 @@ class LLMScorer:
 
     async def score(self, task, history, observation, candidates, futures) -> list[float | None]:
         asked = [
-            (i, Request(messages=scorer_messages(task, observation, c.action, [p.observation for p in future]), choices=SCORER_REPLIES))
+            (
+                i,
+                Request(
+                    messages=scorer_messages(task, observation, c.action, [p.observation for p in future]),
+                    choices=SCORER_REPLIES,
+                ),
+            )
             for i, (c, future) in enumerate(zip(candidates, futures, strict=True))
             if c.action and all(p.readable for p in future)
         ]

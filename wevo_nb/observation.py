@@ -47,11 +47,7 @@ def unquote(text: str) -> str:
 def parse_page(text: str) -> list[Element]:
     """The elements of a page; lines that are no element are left out."""
     found = (LINE.match(line) for line in text.split("\n"))
-    return [
-        Element(int(m[2]), m[3], unquote(m[4]) if m[4] else "", m[5].strip(), len(m[1]))
-        for m in found
-        if m
-    ]
+    return [Element(int(m[2]), m[3], unquote(m[4]) if m[4] else "", m[5].strip(), len(m[1])) for m in found if m]
 
 
 def is_page(text: str) -> bool:

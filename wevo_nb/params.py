@@ -93,7 +93,9 @@ class PolicyParams(Section):
     reply: Literal["choose", "generate"]
     prompt: Literal["short", "full"]
     history: Count
-    verbs: Annotated[tuple[Literal["click", "type", "scroll", "wait", "goback", "restart", "stop"], ...], Field(min_length=1)]
+    verbs: Annotated[
+        tuple[Literal["click", "type", "scroll", "wait", "goback", "restart", "stop"], ...], Field(min_length=1)
+    ]
     no_repeat: bool
     max_choices: Positive
     max_tokens: Positive

@@ -68,7 +68,9 @@ class ModelPolicy:
                 tried = "; ".join(decision.reply for decision in found)
                 last = request.messages[-1]
                 asked = {"role": "user", "content": f"{last['content']}\n{ANOTHER.format(tried=tried)}"}
-                request = request.model_copy(update={"messages": (*request.messages[:-1], asked), "seed": request.seed + attempt})
+                request = request.model_copy(
+                    update={"messages": (*request.messages[:-1], asked), "seed": request.seed + attempt}
+                )
             [[reply]] = await self.model([request])
             decision = decision_of(reply.text)
             if decision.action is not None and decision.action not in [d.action for d in found]:
@@ -84,7 +86,9 @@ class ModelPolicy:
             replies = [reply.text]
             while len(replies) < min(k, len(request.choices)):
                 left = tuple(choice for choice in request.choices if choice not in replies)
-                again = request.model_copy(update={"choices": left, "temperature": temperature, "seed": request.seed + len(replies)})
+                again = request.model_copy(
+                    update={"choices": left, "temperature": temperature, "seed": request.seed + len(replies)}
+                )
                 [[reply]] = await self.model([again])
                 replies.append(reply.text)
         else:
@@ -94,7 +98,9 @@ class ModelPolicy:
             replies = [reply.text, *others][:k]
         return [decision_of(text) for text in replies]
 
-    def _request(self, task: Task, history: Sequence[Step], observation: Observation, temperature: float) -> Request | None:
+    def _request(
+        self, task: Task, history: Sequence[Step], observation: Observation, temperature: float
+    ) -> Request | None:
         params = self.params
         messages = policy_messages(task, history, observation, prompt=params.prompt, keep=params.history)
         seed = seed_of(self.seed, task.key, self.name, len(history))
@@ -132,11 +138,15 @@ class RandomPolicy:
         return decision_of(rng.choice(choices)) if choices else None
 
 
-def valid_replies(task: Task, history: Sequence[Step], observation: Observation, params: PolicyParams) -> tuple[str, ...]:
+def valid_replies(
+    task: Task, history: Sequence[Step], observation: Observation, params: PolicyParams
+) -> tuple[str, ...]:
     """Every reply that fits the page: the element's name first, then its id, so that a model
     finds the element by name and copies the id. Empty where nothing is left to try.
     """
-    tried = {s.decision.action for s in history if s.observation.text == observation.text} if params.no_repeat else set()
+    tried = (
+        {s.decision.action for s in history if s.observation.text == observation.text} if params.no_repeat else set()
+    )
     replies = {}
     for thought, action in _options(task.goal, observation, params.verbs):
         if action not in tried:

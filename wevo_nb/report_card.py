@@ -83,6 +83,8 @@ def _bootstrapped(metric: str, pairs: Sequence, statistic: Callable[[Sequence], 
     import numpy as np
 
     rng = np.random.default_rng(0)
-    draws = [statistic([pairs[i] for i in rng.integers(0, len(pairs), len(pairs))]) for _ in range(RESAMPLES if pairs else 0)]
+    draws = [
+        statistic([pairs[i] for i in rng.integers(0, len(pairs), len(pairs))]) for _ in range(RESAMPLES if pairs else 0)
+    ]
     low, high = np.nanpercentile(draws, [2.5, 97.5]) if draws and not np.isnan(draws).all() else (np.nan, np.nan)
     return {"metric": metric, "n": len(pairs), "value": statistic(pairs), "low": float(low), "high": float(high)}

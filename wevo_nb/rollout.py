@@ -17,7 +17,9 @@ from wevo_nb.schema import Environment, Judge, Observation, Policy, Step, Task, 
 RETRIES = 1  # of an episode that its environment broke off
 
 
-async def rollout(policy: Policy, environment: Environment, task: Task, *, max_steps: int, attempt: int = 0) -> Trajectory:
+async def rollout(
+    policy: Policy, environment: Environment, task: Task, *, max_steps: int, attempt: int = 0
+) -> Trajectory:
     """One episode of at most `max_steps` actions. Raises what the environment raises."""
     started = time.perf_counter()
     observation = await environment.reset(task)

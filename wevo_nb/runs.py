@@ -44,6 +44,9 @@ class Stage:
         self._started = time.time()
         self._earlier = 0.0 if self.done else (read_json(self.folder / "progress.json") or {}).get("seconds", 0.0)
 
+    def __str__(self) -> str:
+        return f"{'finished before, will be loaded' if self.done else 'to do'}: {self.folder}"
+
     @property
     def manifest(self) -> dict:
         return read_json(self.folder / "manifest.json") or {}
@@ -85,7 +88,9 @@ class Stage:
         state = {"label": label, "n": n, "total": total, "seconds": round(self.seconds(), 1), "pid": os.getpid()}
         write_json(self.path("progress.json"), state)
 
-    def finish(self, *, metrics: dict, usage: dict | None = None, models: dict | None = None, browser: str = "") -> dict:
+    def finish(
+        self, *, metrics: dict, usage: dict | None = None, models: dict | None = None, browser: str = ""
+    ) -> dict:
         """Writes metrics.json and, last, the manifest. Returns the manifest."""
         write_json(self.path("metrics.json"), metrics)
         manifest = {
@@ -130,7 +135,13 @@ def run_folder(run: str) -> Path:
 
 
 def open_stage(
-    run: str, name: str, resolved: Resolved, *, sections: tuple[str, ...], inputs: tuple[str, ...] = (), version: int = 1
+    run: str,
+    name: str,
+    resolved: Resolved,
+    *,
+    sections: tuple[str, ...],
+    inputs: tuple[str, ...] = (),
+    version: int = 1,
 ) -> Stage:
     """The stage `name` of `run`, which reads `sections` of the params and the finished stages `inputs`.
 
@@ -257,8 +268,11 @@ def outputs_of(folder: Path) -> list[Path]:
     files = (p for p in folder.rglob("*") if p.is_file())
     inner = lambda p: p.relative_to(folder)  # noqa: E731
     return sorted(
-        p for p in files
-        if p.name not in UNHASHED and inner(p).parts[0] != "figures" and not any(x.startswith(".") for x in inner(p).parts)
+        p
+        for p in files
+        if p.name not in UNHASHED
+        and inner(p).parts[0] != "figures"
+        and not any(x.startswith(".") for x in inner(p).parts)
     )
 
 
@@ -281,7 +295,11 @@ def provenance() -> dict:
 
 def _difference(stage: Stage, before: dict) -> str:
     old, new = flatten(before), flatten(stage.spec)
-    lines = [f"  {key}: {old.get(key, '-')} there, {new.get(key, '-')} now" for key in sorted(old | new) if old.get(key) != new.get(key)]
+    lines = [
+        f"  {key}: {old.get(key, '-')} there, {new.get(key, '-')} now"
+        for key in sorted(old | new)
+        if old.get(key) != new.get(key)
+    ]
     return (
         f"{stage.folder} was made with other params or inputs:\n" + "\n".join(lines) + "\n"
         "take another run name, or 'wevo run --fresh' to move the old folder aside"
@@ -290,5 +308,8 @@ def _difference(stage: Stage, before: dict) -> str:
 
 def _readable_disk(problem: OSError, path: Path) -> OSError | StageError:
     if problem.errno == errno.ENOSPC:
-        return StageError(f"the disk is full, {path} could not grow: make room and run the same command again; nothing written is lost")
+        return StageError(
+            f"the disk is full, {path} could not grow: make room and run the same command "
+            "again; nothing written is lost"
+        )
     return problem

@@ -124,9 +124,7 @@ class Policy(Protocol):
 
     name: str
 
-    async def act(
-        self, task: Task, history: Sequence[Step], observation: Observation
-    ) -> Decision | None:
+    async def act(self, task: Task, history: Sequence[Step], observation: Observation) -> Decision | None:
         """The decision on this page; None where no action is left to try."""
         ...
 

@@ -29,9 +29,7 @@ class RowError(ValueError):
 
 def row_lengths(rows: Sequence[Row], tokenizer) -> list[int]:
     """Tokens of each row, prompt and reply."""
-    return [
-        len(tokenizer.apply_chat_template([*row.messages, _reply(row)], return_dict=False)) for row in rows
-    ]
+    return [len(tokenizer.apply_chat_template([*row.messages, _reply(row)], return_dict=False)) for row in rows]
 
 
 def check_rows(rows: Sequence[Row], tokenizer, max_length: int) -> dict:
@@ -50,7 +48,12 @@ def check_rows(rows: Sequence[Row], tokenizer, max_length: int) -> dict:
     empty = [row.task for row in rows if not row.reply.strip()]
     if empty:
         raise RowError(f"{len(empty)} rows have no reply to learn, e.g. of {empty[0]}")
-    return {"rows": len(rows), "median_tokens": statistics.median(lengths), "longest": max(lengths), "tokens": sum(lengths)}
+    return {
+        "rows": len(rows),
+        "median_tokens": statistics.median(lengths),
+        "longest": max(lengths),
+        "tokens": sum(lengths),
+    }
 
 
 def train(
@@ -178,7 +181,9 @@ def _trainer_class():
             supervised = weights > 0
             with self.accelerator.autocast():
                 decoder = self.accelerator.unwrap_model(model).get_decoder()
-                hidden = decoder(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], use_cache=False)
+                hidden = decoder(
+                    input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], use_cache=False
+                )
                 head = self.accelerator.unwrap_model(model).get_output_embeddings()
                 logits = head(hidden.last_hidden_state[:, :-1][supervised]).float()
             losses = torch.nn.functional.cross_entropy(logits, inputs["labels"][:, 1:][supervised], reduction="none")
@@ -191,7 +196,11 @@ def _lora(params: SFTParams):
     from peft import LoraConfig
 
     return LoraConfig(
-        r=params.lora_rank, lora_alpha=2 * params.lora_rank, lora_dropout=0.0, target_modules="all-linear", task_type="CAUSAL_LM"
+        r=params.lora_rank,
+        lora_alpha=2 * params.lora_rank,
+        lora_dropout=0.0,
+        target_modules="all-linear",
+        task_type="CAUSAL_LM",
     )
 
 

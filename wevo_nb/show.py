@@ -42,7 +42,9 @@ def page(observation: Observation, screenshot: bytes | None = None) -> HTML:
     text = _pre(f"{observation.goal and 'OBJECTIVE: ' + observation.goal}\n\n{observation.text}".strip())
     if screenshot is None:
         return _html(text)
-    picture = f'<img src="data:image/png;base64,{b64encode(screenshot).decode()}" width="320" style="border:1px solid #bbb">'
+    picture = (
+        f'<img src="data:image/png;base64,{b64encode(screenshot).decode()}" width="320" style="border:1px solid #bbb">'
+    )
     return _html(f'<table><tr><td style="{CELL}">{picture}</td><td style="{CELL}">{text}</td></tr></table>')
 
 
@@ -55,8 +57,10 @@ def trajectory(one: Trajectory) -> HTML:
     ]
     verdict = f"{one.verdict.outcome} by {one.verdict.judge}: {one.verdict.reason}" if one.verdict else "not judged"
     end = f"{one.ended}{', ' + one.error if one.error else ''}; {verdict}"
-    head = f"<p><b>{escape(one.task.key)}</b>: {escape(one.task.goal)}<br>{escape(one.policy)} in {escape(one.environment)}</p>"
-    last = f'<tr><td style="{CELL}">end</td><td style="{CELL}">{_pre(_noted(one.final))}</td><td style="{CELL}">{_pre(end)}</td></tr>'
+    where = f"{escape(one.policy)} in {escape(one.environment)}"
+    head = f"<p><b>{escape(one.task.key)}</b>: {escape(one.task.goal)}<br>{where}</p>"
+    cells = "".join(f'<td style="{CELL}">{text}</td>' for text in ("end", _pre(_noted(one.final)), _pre(end)))
+    last = f"<tr>{cells}</tr>"
     return _html(f"{head}<table><tr><th>step</th><th>page</th><th>reply</th></tr>{''.join(rows)}{last}</table>")
 
 
@@ -67,7 +71,9 @@ def decision(one: Decision) -> HTML:
         chosen = candidate.reply == one.reply
         shade = ";background:rgba(0,158,115,.15)" if chosen else ""
         score = "unscored" if candidate.score is None else f"{candidate.score:g}"
-        imagined = "\n\n".join(f"step {i}:\n{text}" for i, text in enumerate(candidate.imagined, start=1)) or "(nothing)"
+        imagined = (
+            "\n\n".join(f"step {i}:\n{text}" for i, text in enumerate(candidate.imagined, start=1)) or "(nothing)"
+        )
         rows.append(
             f'<tr><td style="{CELL}{shade}">{_pre(candidate.reply)}</td><td style="{CELL}{shade}">{_pre(imagined)}</td>'
             f'<td style="{CELL}{shade}">{score}{" (done)" if chosen else ""}</td></tr>'
@@ -84,7 +90,10 @@ def picture(path: Path) -> Image:
 
 def messages(turns: Sequence[dict[str, str]]) -> HTML:
     """A prompt, turn by turn."""
-    rows = "".join(f'<tr><td style="{CELL}"><b>{t["role"]}</b></td><td style="{CELL}">{_pre(t["content"])}</td></tr>' for t in turns)
+    rows = "".join(
+        f'<tr><td style="{CELL}"><b>{t["role"]}</b></td><td style="{CELL}">{_pre(t["content"])}</td></tr>'
+        for t in turns
+    )
     return _html(f"<table>{rows}</table>")
 
 

@@ -76,7 +76,14 @@ def transitions(trajectories: Sequence[Trajectory]) -> list[Transition]:
             if action is None or action.verb == "stop" or not step.valid:
                 continue
             situation = Situation(trajectory.task, trajectory.steps[:i], step.observation, action)
-            key = (trajectory.task.goal, step.observation.text, action, following.text, following.done, following.reward)
+            key = (
+                trajectory.task.goal,
+                step.observation.text,
+                action,
+                following.text,
+                following.done,
+                following.reward,
+            )
             found.setdefault(key, Transition(situation, following, outcome_of(step.observation, following)))
     return list(found.values())
 
@@ -109,7 +116,10 @@ def training_rows(found: Sequence[Transition], params: WorldModelParams, *, seed
             if transition.outcome == outcome:
                 by_task.setdefault(transition.situation.task.name, []).append(transition)
         taken = take_evenly(by_task, quota, rng)
-        rows += [Row(messages_for(t.situation, params), target_text(t, params), t.situation.task.name, outcome) for t in taken]
+        rows += [
+            Row(messages_for(t.situation, params), target_text(t, params), t.situation.task.name, outcome)
+            for t in taken
+        ]
         ledger.append({"outcome": outcome, "found": sum(t.outcome == outcome for t in found), "taken": len(taken)})
     rng.shuffle(rows)
     return rows, ledger
@@ -127,7 +137,13 @@ def take_evenly(groups: Mapping[str, Sequence], quota: int, rng: random.Random) 
 
 
 async def predict(
-    model: Model, situations: Sequence[Situation], params: WorldModelParams, *, pages: bool = True, temperature: float = 0.0, seed: int = 0
+    model: Model,
+    situations: Sequence[Situation],
+    params: WorldModelParams,
+    *,
+    pages: bool = True,
+    temperature: float = 0.0,
+    seed: int = 0,
 ) -> list[Prediction]:
     """What follows each situation, in two calls: the outcomes, then the pages that change.
 
@@ -135,13 +151,19 @@ async def predict(
     tells no probabilities gives its chosen outcome the probability 1.
     """
     prompts = [messages_for(situation, params) for situation in situations]
-    asked = [Request(messages=m, choices=tuple(WORDS.values()), temperature=temperature, seed=seed + i) for i, m in enumerate(prompts)]
+    asked = [
+        Request(messages=m, choices=tuple(WORDS.values()), temperature=temperature, seed=seed + i)
+        for i, m in enumerate(prompts)
+    ]
     answers = [replies[0] for replies in await model(asked)]
     chosen = [next(o for o, word in WORDS.items() if word == answer.text) for answer in answers]
     drawn = [i for i, outcome in enumerate(chosen) if outcome == "changed" and pages]
     begun = {"role": "assistant", "content": f"{WORDS['changed']}\n"}
     texts = await model(
-        [Request(messages=(*prompts[i], begun), max_tokens=params.max_tokens, temperature=temperature, seed=seed + i) for i in drawn]
+        [
+            Request(messages=(*prompts[i], begun), max_tokens=params.max_tokens, temperature=temperature, seed=seed + i)
+            for i in drawn
+        ]
     )
     replies = {i: reply[0] for i, reply in zip(drawn, texts, strict=True)}
     out = []
@@ -186,7 +208,9 @@ class WorldModelEnv:
 
     errors: tuple[type[Exception], ...] = ()
 
-    def __init__(self, model: Model, params: WorldModelParams, first_pages: Mapping[str, Observation], *, seed: int = 0):
+    def __init__(
+        self, model: Model, params: WorldModelParams, first_pages: Mapping[str, Observation], *, seed: int = 0
+    ):
         self.name = f"world_model {model.name}"
         self.model, self.params, self.first_pages, self.seed = model, params, first_pages, seed
         self.task: Task | None = None
