@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError
@@ -189,6 +190,24 @@ def note_run(run: str, profile: str, overrides: dict, *, whole: bool):
     made = read_json(path) or {"profile": profile, "created": datetime.now(UTC).isoformat(timespec="seconds")}
     arm_apart = {key: value for key, value in overrides.items() if key != "sft" or set(value) != {"arm"}}
     write_json(path, made | {"overrides": arm_apart if whole else merge(made.get("overrides", {}), arm_apart)})
+
+
+def branch(source: str, run: str, planned: list[Planned]):
+    """Begins `run` with the finished stages of `source`, the planned ones apart, as hard links.
+
+    So one stage can be tried with other params without doing the earlier ones again. Raises
+    StageError where there is no `source` or `run` has begun.
+    """
+    made_with(source)
+    if run_folder(run).exists():
+        raise StageError(f"--from {source}: run '{run}' has begun already; take another --run")
+    anew = {step.stage for step in planned}
+    for manifest in sorted(run_folder(source).rglob("manifest.json")):
+        stage = manifest.parent.relative_to(run_folder(source))
+        whole = str(stage) if stage.parts[0] != "05_wmla" else "05_wmla"
+        if whole not in anew and not any(".old-" in part for part in stage.parts):
+            shutil.copytree(manifest.parent, run_folder(run) / stage, copy_function=os.link)
+    shutil.copy2(run_folder(source) / "run.json", run_folder(run) / "run.json")
 
 
 def made_with(run: str) -> tuple[str, dict]:

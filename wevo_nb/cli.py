@@ -60,14 +60,19 @@ def run(
     iteration: Annotated[int | None, typer.Option("--iteration", "-i", help="With --only: of this iteration.")] = None,
     settings: Settings = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Set the old folders of these stages aside.")] = False,
+    source: Annotated[
+        str | None, typer.Option("--from", metavar="RUN", help="Begin --run with the finished stages of this one.")
+    ] = None,
 ):
     """Run the notebooks in order. Finished stages are skipped and broken ones go on: run it again."""
     signal.signal(signal.SIGTERM, _interrupt)
     with plain_errors():
-        profile = profile or chain.profile_of(run or "demo")
+        profile = profile or chain.profile_of(source or run or "demo")
         run = run or profile
         overrides = read_settings(settings, iterations)
         planned = chain.choose(chain.plan(profile, overrides), only or [], iteration, overrides)
+        if source:
+            chain.branch(source, run, planned)
         chain.refuse_other_profile(run, profile)
         if not fresh:
             for step in planned:
