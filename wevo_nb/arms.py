@@ -7,40 +7,13 @@ no world model). Paper: Table 1.
 
 from __future__ import annotations
 
-import re
-from typing import NamedTuple
-
+from wevo_nb.llm import Usage
 from wevo_nb.lookahead import LLMScorer, LookAhead, OutcomeScorer
 from wevo_nb.models import Engine, open_model
-from wevo_nb.params import Params, ParamsError
+from wevo_nb.params import Arm, Params
 from wevo_nb.policies import ModelPolicy, RandomPolicy
 from wevo_nb.runs import run_folder
 from wevo_nb.schema import Policy
-
-NAME = re.compile(r"(random|zero_shot|self_improve_(\d+)|webevolver)(?:\+(?:wmla_d([1-9])|(best_of_k)))?")
-
-
-class Arm(NamedTuple):
-    """What an arm is made of. depth None: plain; 0: best-of-k; 1..: look-ahead."""
-
-    name: str
-    policy: str
-    policy_stage: str | None
-    depth: int | None
-
-
-def parse_arm(name: str, params: Params) -> Arm:
-    """Raises ParamsError on an unknown arm, or on one of an iteration that is not run."""
-    found = NAME.fullmatch(name)
-    if not found or (found[1] == "random" and name != "random"):
-        raise ParamsError(
-            f"wmla.arms: no arm '{name}': take random, zero_shot, self_improve_<i> or webevolver, "
-            "the last three also with +wmla_d1 (or d2, ...) or +best_of_k"
-        )
-    if found[2] and not 1 <= int(found[2]) <= params.iterations:
-        raise ParamsError(f"wmla.arms: {name} needs iteration {found[2]}, and iterations is {params.iterations}")
-    stage = f"iter-{found[2]}/04_self_improve" if found[2] else "04_webevolver" if found[1] == "webevolver" else None
-    return Arm(name, found[1], stage, int(found[3]) if found[3] else 0 if found[4] else None)
 
 
 def stages_of(arm: Arm, params: Params) -> tuple[str, ...]:
@@ -81,8 +54,8 @@ def open_arm(run: str, arm: Arm, engine: Engine, params: Params) -> Policy:
     if how.scorer == "llm":
         scorer = LLMScorer(open_model(roles.scorer, engine, params.llm, name="scorer"))
     else:
-        judge = world_model or open_model(roles.scorer, engine, params.llm, name="scorer")
-        scorer = OutcomeScorer(judge, params.world_model)
+        untrained = None if arm.depth else open_model(roles.scorer, engine, params.llm, name="scorer")
+        scorer = OutcomeScorer(params.world_model, untrained)
     return LookAhead(
         policy,
         world_model,
@@ -95,17 +68,10 @@ def open_arm(run: str, arm: Arm, engine: Engine, params: Params) -> Policy:
     )
 
 
-def usage_of(policy: Policy) -> dict[str, dict]:
-    """What each model behind a policy has cost, by role."""
-    if isinstance(policy, RandomPolicy):
-        return {}
-    if isinstance(policy, ModelPolicy):
-        return {"policy": policy.model.usage.model_dump()}
-    models = {
-        "policy": policy.policy.model,
-        "world_model": policy.world_model,
-        "scorer": getattr(policy.scorer, "model", None),
-    }
-    if models["scorer"] is policy.world_model:
-        models["scorer"] = None
-    return {role: model.usage.model_dump() for role, model in models.items() if model is not None}
+def usage_of(policy: Policy) -> dict[str, Usage]:
+    """What each model behind a policy costs, by role; the counts go on."""
+    if isinstance(policy, LookAhead):
+        models = {"policy": policy.policy.model, "world_model": policy.world_model, "scorer": policy.scorer.model}
+    else:
+        models = {"policy": getattr(policy, "model", None)}
+    return {role: model.usage for role, model in models.items() if model is not None}

@@ -91,6 +91,8 @@ class BrowserEnv:
 
     async def reset(self, task: Task) -> Observation:
         """Opens the task's start page in a fresh context. Raises playwright Error if it is not there."""
+        if not self.browser.is_connected():
+            raise BrowserMissing("the browser has ended: run the same command again, it goes on where it was")
         await self.close()
         width, height = self.params.viewport
         self.task = task

@@ -130,7 +130,8 @@ def refuse_other_params(run: str, step: Planned):
     """Raises StageError, with the difference, where the stage on disk has other params or inputs."""
     if step.notebook == "06_analysis":
         return
-    now = step.resolved.params.model_dump(mode="json")
+    resolved = step.resolved.without("wmla.arms") if step.notebook == "05_wmla" else step.resolved
+    now = resolved.params.model_dump(mode="json")
     for part in step.parts:
         spec = read_json(run_folder(run) / part / "params.json")
         if spec is None:
@@ -192,8 +193,8 @@ def note_run(run: str, profile: str, overrides: dict, *, whole: bool):
     write_json(path, made | {"overrides": arm_apart if whole else merge(made.get("overrides", {}), arm_apart)})
 
 
-def branch(source: str, run: str, planned: list[Planned]):
-    """Begins `run` with the finished stages of `source`, the planned ones apart, as hard links.
+def branch(source: str, run: str, before: list[str]):
+    """Begins `run` with the stages `before` of `source`; weights are linked, the rest is copied.
 
     So one stage can be tried with other params without doing the earlier ones again. Raises
     StageError where there is no `source` or `run` has begun.
@@ -201,12 +202,14 @@ def branch(source: str, run: str, planned: list[Planned]):
     made_with(source)
     if run_folder(run).exists():
         raise StageError(f"--from {source}: run '{run}' has begun already; take another --run")
-    anew = {step.stage for step in planned}
-    for manifest in sorted(run_folder(source).rglob("manifest.json")):
-        stage = manifest.parent.relative_to(run_folder(source))
-        whole = str(stage) if stage.parts[0] != "05_wmla" else "05_wmla"
-        if whole not in anew and not any(".old-" in part for part in stage.parts):
-            shutil.copytree(manifest.parent, run_folder(run) / stage, copy_function=os.link)
+    for stage in before:
+        if (run_folder(source) / stage).exists():
+            shutil.copytree(
+                run_folder(source) / stage,
+                run_folder(run) / stage,
+                copy_function=lambda old, new: (os.link if old.endswith(".safetensors") else shutil.copy2)(old, new),
+                ignore=shutil.ignore_patterns(".lock"),
+            )
     shutil.copy2(run_folder(source) / "run.json", run_folder(run) / "run.json")
 
 

@@ -72,7 +72,8 @@ def run(
         overrides = read_settings(settings, iterations)
         planned = chain.choose(chain.plan(profile, overrides), only or [], iteration, overrides)
         if source:
-            chain.branch(source, run, planned)
+            whole = [step.stage for step in chain.plan(profile, overrides)]
+            chain.branch(source, run, whole[: whole.index(planned[0].stage)])
         chain.refuse_other_profile(run, profile)
         if not fresh:
             for step in planned:

@@ -49,6 +49,10 @@ class Usage(BaseModel):
     completion_tokens: int = 0
     seconds: float = 0.0
 
+    def reset(self):
+        self.calls = self.prompt_tokens = self.completion_tokens = 0
+        self.seconds = 0.0
+
     def add(self, *, calls: int, prompt: int, completion: int, seconds: float):
         self.calls += calls
         self.prompt_tokens += prompt
@@ -88,10 +92,13 @@ class EndpointModel:
         self.name = role.adapter or role.base
         self.role = role
         self.usage = Usage()
+        self._checked = False
         key = os.environ.get(role.api_key_env, "none")
         self.client = AsyncOpenAI(base_url=role.url, api_key=key, max_retries=params.retries, timeout=params.timeout_s)
 
     async def __call__(self, requests: Sequence[Request]) -> list[list[Reply]]:
+        if not self._checked:
+            await self.check()
         return list(await asyncio.gather(*(self._answer(request) for request in requests)))
 
     async def check(self):
@@ -108,6 +115,7 @@ class EndpointModel:
             raise ModelError(
                 f"{self.role.url} serves {', '.join(served) or 'nothing'}, not {self.name}: is it another's server?"
             )
+        self._checked = True
 
     async def _answer(self, request: Request) -> list[Reply]:
         from openai import OpenAIError

@@ -90,18 +90,18 @@ class LookAhead:
 class OutcomeScorer:
     """Scores by the predicted outcome: success 1, a changed page 0.5, failure or no change 0.
 
-    After imagination it reads the last imagined page. Without (best-of-k) it asks `model` the
-    world model's question about the action itself: with an untrained model that is the control
-    which has the same scorer and no world model.
+    After imagination it reads the last imagined outcome. With a `model` (best-of-k) it asks that
+    model the same question about the action itself: asked of the untrained base, that is the
+    control which has candidates and a scorer and no world model.
     """
 
     reads_pages = False
 
-    def __init__(self, model: Model, params: WorldModelParams):
-        self.model, self.params = model, params
+    def __init__(self, params: WorldModelParams, model: Model | None = None):
+        self.params, self.model = params, model
 
     async def score(self, task, history, observation, candidates, futures) -> list[float | None]:
-        if any(futures):
+        if self.model is None:
             return [imagined_value(future) for future in futures]
         asked = [
             (i, Situation(task, tuple(history), observation, c.action)) for i, c in enumerate(candidates) if c.action
@@ -147,6 +147,12 @@ def imagined_value(future: Sequence[Prediction]) -> float | None:
 
 
 def best_of(scores: Sequence[float | None]) -> int:
-    """Position of the highest score; the first on a tie, 0 where nothing is scored."""
+    """Position of the highest score, the first on a tie.
+
+    Unscored is no number: an unscored greedy candidate (position 0) is overruled by a predicted
+    success alone.
+    """
     scored = [(-score, i) for i, score in enumerate(scores) if score is not None]
-    return min(scored)[1] if scored else 0
+    if not scored or (scores[0] is None and -min(scored)[0] < VALUE["success"]):
+        return 0
+    return min(scored)[1]

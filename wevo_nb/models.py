@@ -20,10 +20,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from peft.tuners.tuners_utils import BaseTunerLayer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from wevo_nb.llm import EndpointModel, Model, ModelError, Reply, Request, Usage
 from wevo_nb.params import LLMParams, RoleParams
+from wevo_nb.runs import sha256
 
 SMOLLM2 = "smollm2-135m"
 SMOLLM2_HUB = "HuggingFaceTB/SmolLM2-135M-Instruct"
@@ -46,7 +48,7 @@ def find_model(base: str) -> str:
     if base == "tiny":
         from wevo_nb.tiny import tiny_model
 
-        return str(tiny_model(cache_folder() / "tiny"))
+        return str(tiny_model(cache_folder()))
     if Path(base).exists() and not (Path(base) / "config.json").exists():
         raise ModelError(f"{base} holds no config.json: it is no folder of a model")
     if base.startswith(("/", ".")) and not Path(base).exists():
@@ -105,7 +107,18 @@ class Engine:
                 raise ModelError(f"{adapter} holds no adapter_config.json: it is no folder of an adapter")
             adapters[adapter] = f"adapter_{len(adapters)}"
             weights.load_adapter(adapter, adapter_name=adapters[adapter])
-        return LocalModel(self, weights, tokenizer, adapters, adapter, name or base)
+        return LocalModel(self, weights, tokenizer, adapters, adapter, name=name or base, source=adapter or folder)
+
+    def describe(self, model: Model) -> dict:
+        """What a model is, for the manifest: its name, dtype, and a hash of its weights."""
+        if not isinstance(model, LocalModel):
+            return {"name": model.name, "url": model.role.url}
+        files = [*Path(model.source).glob("*.safetensors")]
+        return {
+            "name": model.name,
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "weights": [sha256(file) for file in sorted(files)],
+        }
 
     def close(self):
         self.executor.shutdown()
@@ -115,9 +128,11 @@ class Engine:
 class LocalModel:
     """A model of an Engine, with a usage of its own."""
 
-    def __init__(self, engine: Engine, weights, tokenizer, adapters: dict[str, str], adapter: str | None, name: str):
+    def __init__(
+        self, engine: Engine, weights, tokenizer, adapters: dict, adapter: str | None, *, name: str, source: str
+    ):
         self.engine, self.weights, self.tokenizer = engine, weights, tokenizer
-        self.adapters, self.adapter, self.name = adapters, adapter, name
+        self.adapters, self.adapter, self.name, self.source = adapters, adapter, name, source
         self.usage = Usage()
         self._encoded: dict[str, list[int]] = {}
         self._waiting: list[tuple[Sequence[Request], asyncio.Future]] = []
@@ -160,8 +175,7 @@ class LocalModel:
         started = time.perf_counter()
         if any(r.grammar for r in requests):
             raise ModelError("engine transformers knows no grammar: give choices, or take an OpenAI-compatible url")
-        if self.adapters:
-            self.weights.set_adapter(self.adapters[self.adapter]) if self.adapter else self.weights.disable_adapters()
+        self._switch_adapter()
         out: list[list[Reply] | None] = [None] * len(requests)
         choosing = [i for i, r in enumerate(requests) if r.choices is not None]
         for i, replies in zip(choosing, self._choose([requests[i] for i in choosing]), strict=True):
@@ -175,6 +189,14 @@ class LocalModel:
                 out[i] = replies
         self.usage.add(calls=len(requests), prompt=0, completion=0, seconds=time.perf_counter() - started)
         return out
+
+    def _switch_adapter(self):
+        """Lays this model's adapter over the base that it shares with others, or none."""
+        for module in self.weights.modules() if self.adapters else ():
+            if isinstance(module, BaseTunerLayer):
+                module.enable_adapters(self.adapter is not None)
+                if self.adapter is not None:
+                    module.set_adapter(self.adapters[self.adapter])
 
     def prompt_ids(self, request: Request) -> list[int]:
         """Token ids of the prompt, up to where the reply begins or goes on."""
@@ -194,8 +216,8 @@ class LocalModel:
         return self._encoded[text]
 
     def _choose(self, requests: list[Request]) -> list[list[Reply]]:
-        """Requests about the same page share its computation; others are computed one by one,
-        so that a result never depends on what else happens to be asked.
+        """Requests about the same page share its computation; others are computed one by one, so
+        that a result does not depend on what else is asked in the call.
         """
         asked = [(self.prompt_ids(r), [self.encode(c) for c in r.choices]) for r in requests]
         shared = len(os.path.commonprefix([prompt for prompt, _ in asked])) if len(asked) > 1 else 0
@@ -402,7 +424,9 @@ def _convert(source: Path, file: str, folder: Path) -> Path:
     read = AutoModelForCausalLM.from_pretrained(source, gguf_file=file, dtype=torch.float32)
     settings = {k: v for k, v in read.config.to_dict().items() if k not in ("quantization_config", "_name_or_path")}
     model = LlamaForCausalLM(LlamaConfig(**settings | {"architectures": ["LlamaForCausalLM"]}))
-    model.load_state_dict(read.state_dict(), strict=False)
+    missing, unknown = model.load_state_dict(read.state_dict(), strict=False)
+    if set(missing) - {"lm_head.weight"} or unknown:
+        raise ModelError(f"{file} does not fit a Llama: missing {missing}, unknown {unknown}")
     model.tie_weights()
     tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=file)
     end = tokenizer.convert_tokens_to_ids("<|im_end|>")

@@ -7,8 +7,9 @@ unknown key or a value out of range is refused with its path, the value and the 
 from __future__ import annotations
 
 import difflib
+import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -16,8 +17,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 ROOT = Path(__file__).resolve().parent.parent
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
-Share = Annotated[float, Field(ge=0, le=1)]
 Temperature = Annotated[float, Field(ge=0, le=5)]
+
+
+ARM = re.compile(r"(random|zero_shot|self_improve_(\d+)|webevolver)(?:\+(?:wmla_d([1-9])|(best_of_k)))?")
 
 
 class ParamsError(ValueError):
@@ -32,7 +35,7 @@ class TaskParams(Section):
     suite: Literal["miniwob"]
     train: Annotated[tuple[str, ...], Field(min_length=1)]
     held_out: tuple[str, ...]
-    train_seeds: Positive
+    train_seeds: Annotated[int, Field(ge=1, le=500)]
     test_seeds: Positive
     held_out_seeds: Count
     max_steps: Positive
@@ -103,7 +106,7 @@ class PolicyParams(Section):
 
 class CollectParams(Section):
     temperature: Temperature
-    explorer_episodes: Count
+    explorer_episodes: Annotated[int, Field(ge=0, le=500)]
     judge: Literal["reward", "llm"]
     llm_judge_sample: Count
     cap_per_task: Positive
@@ -115,7 +118,7 @@ class WorldModelParams(Section):
     target: Literal["page", "change"]
     history: Count
     outcome_rows: dict[Literal["success", "failure", "changed", "same"], Count]
-    held_out_share: Share
+    held_out_share: Annotated[float, Field(gt=0, le=0.5)]
     outcome_weight: Annotated[float, Field(ge=0, lt=1)]
     max_tokens: Positive
     report_rows: Positive
@@ -129,7 +132,7 @@ class SynthesizeParams(Section):
     attempts: Positive
     temperature: Temperature
     judge: Literal["world_model", "llm"]
-    threshold: Share
+    threshold: Annotated[float, Field(ge=0.5, le=1)]
     replay: bool
 
 
@@ -142,6 +145,7 @@ class SFTParams(Section):
     batch: Positive
     max_length: Positive
     freeze_embeddings: bool
+    freeze_layers: Count
     checkpoints: Positive
 
 
@@ -161,8 +165,8 @@ class WMLAParams(Section):
 class Params(Section):
     """A whole profile. Sections are named after the stage or part that reads them."""
 
-    seed: Count
-    iterations: Positive
+    seed: Annotated[int, Field(ge=0, lt=500)]
+    iterations: Annotated[int, Field(ge=1, lt=100)]
     tasks: TaskParams
     browser: BrowserParams
     observation: ObservationParams
@@ -183,12 +187,41 @@ class Params(Section):
         return self.wmla.arms or default
 
     @model_validator(mode="after")
+    def _arms_exist(self):
+        for name in self.arms():
+            parse_arm(name, self.iterations)
+        return self
+
+    @model_validator(mode="after")
     def _synthesis_uses_what_exists(self):
         for key in ("policy_iteration", "world_model_iteration"):
             value = getattr(self.synthesize, key)
             if value is not None and value > self.iterations:
                 raise ValueError(f"synthesize.{key} is {value}, but there are only {self.iterations} iterations")
         return self
+
+
+class Arm(NamedTuple):
+    """What an arm is made of. depth None: plain; 0: best-of-k; 1..: look-ahead."""
+
+    name: str
+    policy: str
+    policy_stage: str | None
+    depth: int | None
+
+
+def parse_arm(name: str, iterations: int) -> Arm:
+    """The arm of that name. Raises ValueError on an unknown one, or one of an iteration that is not run."""
+    found = ARM.fullmatch(name)
+    if not found or (found[1] == "random" and name != "random"):
+        raise ValueError(
+            f"wmla.arms: no arm '{name}': take random, zero_shot, self_improve_<i> or webevolver, "
+            "the last three also with +wmla_d1 (or d2, ...) or +best_of_k"
+        )
+    if found[2] and not 1 <= int(found[2]) <= iterations:
+        raise ValueError(f"wmla.arms: {name} needs iteration {found[2]}, and iterations is {iterations}")
+    stage = f"iter-{found[2]}/04_self_improve" if found[2] else "04_webevolver" if found[1] == "webevolver" else None
+    return Arm(name, found[1], stage, int(found[3]) if found[3] else 0 if found[4] else None)
 
 
 class Resolved(BaseModel):
@@ -223,6 +256,8 @@ def load_params(profile: str, overrides: dict[str, Any] | None = None) -> Resolv
     """The checked params of a profile. `overrides` is nested, or has dotted keys. Raises ParamsError."""
     if profile not in profiles():
         raise ParamsError(f"no profile '{profile}': take one of {', '.join(profiles())} (files in params/)")
+    if not isinstance(overrides or {}, dict):
+        raise ParamsError(f"overrides is {overrides!r}: it must be a mapping, e.g. {{'wmla': {{'k': 5}}}}")
     base = _read(ROOT / "params" / "base.yaml")
     named = _read(ROOT / "params" / f"{profile}.yaml")
     merged, layers = base, {}
@@ -273,7 +308,12 @@ def parse_setting(text: str) -> dict[str, Any]:
     key, sign, value = text.partition("=")
     if not sign or not key:
         raise ParamsError(f"--set {text!r} is no key=value, e.g. --set wmla.k=5")
-    return undot({key.strip(): _number(yaml.safe_load(value))})
+    try:
+        return undot({key.strip(): _number(yaml.safe_load(value))})
+    except yaml.YAMLError:
+        raise ParamsError(
+            f"--set {text!r}: the value is no YAML, e.g. --set wmla.k=5 or --set 'wmla.arms=[zero_shot]'"
+        ) from None
 
 
 def _read(path: Path) -> dict:

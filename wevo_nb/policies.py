@@ -64,13 +64,12 @@ class ModelPolicy:
         found: list[Decision] = []
         for attempt in range(k):
             request = self._request(task, history, observation, temperature if attempt else 0.0)
+            request = request.model_copy(update={"seed": request.seed + attempt})
             if found:
                 tried = "; ".join(decision.reply for decision in found)
                 last = request.messages[-1]
                 asked = {"role": "user", "content": f"{last['content']}\n{ANOTHER.format(tried=tried)}"}
-                request = request.model_copy(
-                    update={"messages": (*request.messages[:-1], asked), "seed": request.seed + attempt}
-                )
+                request = request.model_copy(update={"messages": (*request.messages[:-1], asked)})
             [[reply]] = await self.model([request])
             decision = decision_of(reply.text)
             if decision.action is not None and decision.action not in [d.action for d in found]:

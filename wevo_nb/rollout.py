@@ -35,7 +35,7 @@ async def rollout(
         if decision.action is None:
             following = observation.model_copy(update={"note": decision.error})
         elif decision.action.verb == "stop":
-            following = observation
+            following = observation.model_copy(update={"note": ""})
         else:
             following = await environment.step(decision.action)
         steps.append(Step(observation=observation, decision=decision, valid=not following.note))

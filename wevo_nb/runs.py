@@ -14,7 +14,6 @@ import json
 import os
 import platform
 import re
-import resource
 import shutil
 import subprocess
 import time
@@ -22,6 +21,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
+from typing import TextIO
 
 from wevo_nb.params import ROOT, Resolved, flatten
 
@@ -40,9 +40,12 @@ class Stage:
         self.run, self.name, self.spec = run, name, spec
         self.folder = run_folder(run) / name
         self.done = (self.folder / "manifest.json").exists()
-        self._lock = None
-        self._started = time.time()
-        self._earlier = 0.0 if self.done else (read_json(self.folder / "progress.json") or {}).get("seconds", 0.0)
+        before = {} if self.done else read_json(self.folder / "progress.json") or {}
+        self._earlier = before.get("seconds", 0.0)
+        self._earlier_usage: dict[str, dict] = before.get("usage", {})
+        self._peak = before.get("peak_memory_mb", 0)
+        self._usage: dict = {}
+        self.begin()
 
     def __str__(self) -> str:
         return f"{'finished before, will be loaded' if self.done else 'to do'}: {self.folder}"
@@ -56,6 +59,21 @@ class Stage:
         path = self.folder.joinpath(*parts)
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
+
+    def begin(self):
+        """The work begins now: earlier waiting is not counted."""
+        self._started = time.time()
+
+    def track(self, **usage):
+        """Counts what these models cost (role=Usage), earlier attempts at the stage included."""
+        self._usage |= usage
+
+    def usage(self) -> dict[str, dict]:
+        """Calls, tokens and seconds by role, of all attempts together."""
+        now = {role: used.model_dump() for role, used in self._usage.items()}
+        roles = [*self._earlier_usage, *(role for role in now if role not in self._earlier_usage)]
+        add = lambda a, b: {key: round(a.get(key, 0) + b.get(key, 0), 3) for key in a | b}  # noqa: E731
+        return {role: add(self._earlier_usage.get(role, {}), now.get(role, {})) for role in roles}
 
     def seconds(self) -> float:
         """Time spent in this stage, earlier attempts included."""
@@ -85,12 +103,13 @@ class Stage:
         return on_step
 
     def note_progress(self, label: str, n: int, total: int):
+        if self.done:
+            return
+        self._peak = max(self._peak, memory_mb())
         state = {"label": label, "n": n, "total": total, "seconds": round(self.seconds(), 1), "pid": os.getpid()}
-        write_json(self.path("progress.json"), state)
+        write_json(self.path("progress.json"), state | {"usage": self.usage(), "peak_memory_mb": self._peak})
 
-    def finish(
-        self, *, metrics: dict, usage: dict | None = None, models: dict | None = None, browser: str = ""
-    ) -> dict:
+    def finish(self, *, metrics: dict, models: dict | None = None, browser: str = "") -> dict:
         """Writes metrics.json and, last, the manifest. Returns the manifest."""
         write_json(self.path("metrics.json"), metrics)
         manifest = {
@@ -98,8 +117,8 @@ class Stage:
             "fingerprint": fingerprint(self.spec),
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
             "seconds": round(self.seconds(), 1),
-            "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
-            "usage": usage or {},
+            "peak_memory_mb": max(self._peak, memory_mb()),
+            "usage": self.usage(),
             "models": models or {},
             "inputs": self.spec["inputs"],
             "outputs": {str(p.relative_to(self.folder)): sha256(p) for p in outputs_of(self.folder)},
@@ -112,20 +131,38 @@ class Stage:
         return manifest
 
     def close(self):
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        if (held := _locks.pop(self.folder, None)) is not None:
+            held.close()
 
     def lock(self):
         """Keeps other processes out of the folder; ends with the process, however it ends."""
-        self._lock = open(self.path(".lock"), "w")  # noqa: SIM115 - held until close()
+        self.close()  # this process may open its stage again
+        held = open(self.path(".lock"), "w")  # noqa: SIM115 - held until close()
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            self._lock.close()
+            held.close()
             raise StageError(
                 f"another process works on {self.folder}: wait for it, or stop it (another open notebook?)"
             ) from None
+        _locks[self.folder] = held
+
+
+_locks: dict[Path, TextIO] = {}  # the stages that this process works on
+
+
+def memory_mb() -> int:
+    """Memory of this process and its children now, in MB; what they share is counted once."""
+    import psutil
+
+    total = 0
+    for process in [(me := psutil.Process()), *me.children(recursive=True)]:
+        try:
+            used = process.memory_full_info()
+        except psutil.Error:
+            continue  # it has ended meanwhile
+        total += getattr(used, "pss", used.rss)
+    return round(total / 2**20)
 
 
 def run_folder(run: str) -> Path:
@@ -201,7 +238,7 @@ class JSONL:
             end = whole.rfind(b"\n") + 1
             if end < len(whole):
                 os.truncate(path, end)
-            for line in whole[:end].decode().splitlines():
+            for line in whole[:end].decode().split("\n")[:-1]:
                 item = record.model_validate_json(line)
                 self.records[item.key] = item
 
@@ -246,6 +283,22 @@ def write_json(path: Path, value):
         temporary.write_text(json.dumps(value, indent=1, ensure_ascii=False, default=str))
     except OSError as problem:
         raise _readable_disk(problem, path) from problem
+    temporary.replace(path)
+
+
+def write_csv(path: Path, frame):
+    """A pandas frame as csv, atomically."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    frame.to_csv(temporary, index=False)
+    temporary.replace(path)
+
+
+def write_jsonl(path: Path, items):
+    """Records, one a line, whole and atomically."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text("".join(item.model_dump_json(exclude_defaults=True) + "\n" for item in items))
     temporary.replace(path)
 
 

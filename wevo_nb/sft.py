@@ -18,6 +18,7 @@ import torch
 
 from wevo_nb.models import PAD_TO, find_dtype, find_model, load_tokenizer, load_weights
 from wevo_nb.params import LLMParams, SFTParams
+from wevo_nb.runs import write_csv
 from wevo_nb.world_model import Row
 
 OUTCOME_TOKENS = 2  # tokens that tell the four outcome words apart
@@ -66,12 +67,13 @@ def train(
     seed: int,
     outcome_weight: float = 0.0,
     on_step: Callable[[int, int, float], None] | None = None,
-) -> list[dict]:
-    """Trains `base` on rows and saves it to `folder`/model. Returns the loss by step.
+) -> None:
+    """Trains `base` on rows; saves it to `folder`/model, then the loss by step to `folder`/loss.csv.
 
     `on_step(step, steps, loss)` is called after each step. Checkpoints go to
     `folder`/checkpoints and are removed at the end.
     """
+    import pandas as pd
     from datasets import Dataset
     from transformers import TrainerCallback
     from trl import SFTConfig
@@ -81,8 +83,8 @@ def train(
     tokenizer = load_tokenizer(source)
     check_rows(rows, tokenizer, params.max_length)
     model = load_weights(source, torch.float32)
-    if params.method == "full" and params.freeze_embeddings:
-        model.get_input_embeddings().weight.requires_grad_(False)
+    if params.method == "full":
+        freeze(model, embeddings=params.freeze_embeddings, layers=params.freeze_layers)
     steps = math.ceil(math.ceil(len(rows) / params.batch) * params.epochs)
     checkpoints = folder / "checkpoints"
 
@@ -104,7 +106,6 @@ def train(
         max_length=params.max_length,
         pad_to_multiple_of=PAD_TO,
         completion_only_loss=True,
-        train_sampling_strategy="group_by_length",
         bf16=find_dtype(llm.dtype) == torch.bfloat16,
         use_cpu=not torch.cuda.is_available(),
         gradient_checkpointing=False,
@@ -129,10 +130,24 @@ def train(
     )
     _silence(trainer)
     trainer.train(resume_from_checkpoint=_newest(checkpoints))
-    losses = [{"step": log["step"], "loss": log["loss"]} for log in trainer.state.log_history if "loss" in log]
     save(trainer, tokenizer, folder / "model", find_dtype(llm.dtype))
-    shutil.rmtree(checkpoints, ignore_errors=True)
-    return losses
+    losses = [{"step": log["step"], "loss": log["loss"]} for log in trainer.state.log_history if "loss" in log]
+    write_csv(folder / "loss.csv", pd.DataFrame(losses))
+    shutil.rmtree(checkpoints)
+
+
+def freeze(model, *, embeddings: bool, layers: int):
+    """Keeps the embeddings and the lowest `layers` blocks as they are: no gradient reaches them.
+
+    Raises ValueError where the model has no so many blocks.
+    """
+    blocks = model.get_decoder().layers
+    if layers >= len(blocks):
+        raise ValueError(f"freeze_layers is {layers}, and the model has {len(blocks)} blocks: leave some to train")
+    if embeddings:
+        model.get_input_embeddings().weight.requires_grad_(False)
+    for block in blocks[:layers]:
+        block.requires_grad_(False)
 
 
 def save(trainer, tokenizer, folder: Path, dtype: torch.dtype):
@@ -163,7 +178,24 @@ def token_weights(labels: torch.Tensor, outcome_weight: float) -> torch.Tensor:
 
 
 def _trainer_class():
+    from transformers.trainer_pt_utils import LengthGroupedSampler
     from trl import SFTTrainer
+
+    class ByLength(LengthGroupedSampler):
+        """Groups rows of like length in an order that the epoch alone decides: the stock one draws
+        from the global generator, so a training resumed in a later epoch saw other batches.
+        """
+
+        def __init__(self, batch_size: int, *, lengths: list[int], seed: int):
+            super().__init__(batch_size, lengths=lengths)
+            self.seed, self.epoch = seed, 0
+
+        def set_epoch(self, epoch: int):
+            self.epoch = epoch
+
+        def __iter__(self):
+            self.generator = torch.Generator().manual_seed(self.seed + self.epoch)
+            return super().__iter__()
 
     class ReplyTrainer(SFTTrainer):
         """SFTTrainer that projects only supervised positions onto the vocabulary.
@@ -175,6 +207,10 @@ def _trainer_class():
         def __init__(self, *args, outcome_weight: float = 0.0, **kwargs):
             super().__init__(*args, **kwargs)
             self.outcome_weight = outcome_weight
+
+        def _get_train_sampler(self, dataset=None):
+            lengths = [len(ids) for ids in self.train_dataset["input_ids"]]
+            return ByLength(self.args.train_batch_size, lengths=lengths, seed=self.args.data_seed)
 
         def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
             weights = token_weights(inputs["labels"], self.outcome_weight)[:, 1:]
@@ -208,9 +244,9 @@ def _newest(checkpoints: Path) -> str | None:
     """The last checkpoint that was written whole."""
     from transformers.trainer_utils import get_last_checkpoint
 
-    for broken in checkpoints.glob("checkpoint-*"):
-        if not (broken / "trainer_state.json").exists():
-            shutil.rmtree(broken)
+    for found in checkpoints.glob("checkpoint-*"):
+        if not (found / "trainer_state.json").exists() or not any(found.glob("*.safetensors")):
+            shutil.rmtree(found)
     return get_last_checkpoint(str(checkpoints)) if checkpoints.exists() else None
 
 

@@ -35,6 +35,12 @@ def table(rows: Iterable[dict]) -> pd.DataFrame:
     return pd.DataFrame(list(rows))
 
 
+def agreement(counts: dict) -> pd.DataFrame:
+    """The result of `metrics.agreement`, with intervals in words."""
+    text = lambda v: f"{v[0]:.2f} [{v[1]:.2f}, {v[2]:.2f}]" if isinstance(v, (tuple, list)) else str(v)  # noqa: E731
+    return table({"figure": name, "value": text(value)} for name, value in counts.items())
+
+
 def page(observation: Observation, screenshot: bytes | None = None) -> HTML:
     """A page as a person sees it beside what the agent reads."""
     from base64 import b64encode

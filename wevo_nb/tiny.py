@@ -6,9 +6,12 @@ acts nearly at random; every code path of the real model runs in seconds.
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import os
 from pathlib import Path
+
+from wevo_nb import actions, observation, prompts, schema
 
 CHAT_TEMPLATE = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] }}"
@@ -19,14 +22,20 @@ SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 VOCABULARY = 800
 
 
-def tiny_model(folder: Path, *, seed: int = 0) -> Path:
-    """The folder of the tiny model, made there if it is not yet."""
+def tiny_model(cache: Path, *, seed: int = 0) -> Path:
+    """The folder of the tiny model below `cache`, made if it is not there.
+
+    Its name tells the texts that the tokenizer learned from, so that a change makes a new one.
+    """
+    texts = [inspect.getsource(module) for module in (prompts, actions, observation, schema)]
+    known = hashlib.sha256("".join([*texts, str(VOCABULARY), str(seed)]).encode()).hexdigest()[:8]
+    folder = cache / f"tiny-{known}"
     if (folder / "config.json").exists():
         return folder
     import torch
     from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
-    tokenizer = _tokenizer()
+    tokenizer = _tokenizer(texts)
     end = tokenizer.eos_token_id
     config = LlamaConfig(
         vocab_size=len(tokenizer),
@@ -53,12 +62,10 @@ def tiny_model(folder: Path, *, seed: int = 0) -> Path:
     return folder
 
 
-def _tokenizer():
+def _tokenizer(texts: list[str]):
     """A byte-level BPE trained on the package's own prompts and page vocabulary."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
-
-    from wevo_nb import actions, observation, prompts, schema
 
     raw = Tokenizer(models.BPE())
     raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -69,7 +76,7 @@ def _tokenizer():
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    raw.train_from_iterator([inspect.getsource(module) for module in (prompts, actions, observation, schema)], trainer)
+    raw.train_from_iterator(texts, trainer)
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=raw, eos_token="<|im_end|>", pad_token="<|im_end|>")
     tokenizer.chat_template = CHAT_TEMPLATE
     return tokenizer

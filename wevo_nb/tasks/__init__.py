@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 from wevo_nb.params import Params
 from wevo_nb.schema import Task
 
@@ -37,8 +39,8 @@ def test_tasks(params: Params) -> list[Task]:
 
 
 def held_out(task: Task, share: float) -> bool:
-    """Whether a training task is kept back for the world model's report card: every n-th seed."""
-    return share > 0 and task.seed % round(1 / share) == 0
+    """Whether a training task is kept back for the world model's report card: that share of the seeds."""
+    return random.Random(f"held out {task.seed}").random() < share
 
 
 def _tasks(params: Params, names, start: int, count: int, split: str) -> list[Task]:

@@ -1,0 +1,189 @@
+"""Any OpenAI-compatible URL, against a local server that keeps what it was asked: constraints, usage, errors."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from stand_ins import SMOKE
+
+from wevo_nb.llm import EndpointModel, ModelError, Request, ask
+from wevo_nb.params import RoleParams
+
+QUICK = SMOKE.llm.model_copy(update={"retries": 0, "timeout_s": 10})
+HELLO = ({"role": "user", "content": "hello"},)
+
+
+class Server:
+    """A model server: `reply(body)` gives the text, `served` are its models, `asked` what came in."""
+
+    def __init__(self):
+        self.reply: Callable[[dict], str] = lambda body: "hello"
+        self.served, self.asked, self.keys = ["m"], [], []
+        self.finish, self.status, self.html = "stop", 200, False
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.answer({"object": "list", "data": [{"id": name, "object": "model"} for name in outer.served]})
+
+            def do_POST(self):
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                outer.asked.append(body)
+                outer.keys.append(self.headers["Authorization"])
+                message = {"role": "assistant", "content": outer.reply(body)}
+                choices = [
+                    {"index": i, "message": message, "finish_reason": outer.finish} for i in range(body.get("n") or 1)
+                ]
+                usage = {"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 16}
+                self.answer({"id": "1", "object": "chat.completion", "choices": choices, "usage": usage})
+
+            def answer(self, value):
+                data = b"<html>A web site</html>" if outer.html else json.dumps(value).encode()
+                self.send_response(outer.status)
+                self.send_header("Content-Type", "text/html" if outer.html else "application/json")
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_):
+                pass
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.http.server_address[1]}/v1"
+
+    def model(self, constraint: str = "structured_outputs", **more) -> EndpointModel:
+        role = RoleParams(engine="openai", base="m", url=self.url, constraint=constraint, **more)
+        return EndpointModel(role, QUICK)
+
+
+@pytest.fixture
+def server():
+    one = Server()
+    threading.Thread(target=one.http.serve_forever, args=(0.01,), daemon=True).start()
+    yield one
+    one.http.shutdown()
+    one.http.server_close()
+
+
+async def test_a_request_is_sent_as_it_is_and_its_cost_is_counted(server):
+    model = server.model()
+    request = Request(messages=HELLO, n=2, temperature=0.7, max_tokens=9, stop=("END",), seed=4)
+    [replies] = await model([request])
+    assert [(r.text, r.finish, r.logprobs) for r in replies] == [("hello", "stop", None)] * 2
+    [body] = server.asked
+    assert body == {
+        "model": "m", "messages": list(HELLO), "n": 2, "temperature": 0.7, "max_tokens": 9, "stop": ["END"], "seed": 4,
+    }  # fmt: skip
+    assert (model.usage.calls, model.usage.prompt_tokens, model.usage.completion_tokens) == (1, 11, 5)
+
+
+async def test_replies_come_in_the_order_of_the_requests(server):
+    server.reply = lambda body: body["messages"][0]["content"].upper()
+    model = server.model()
+    asked = [Request(messages=({"role": "user", "content": word},)) for word in ("a", "b", "c")]
+    assert [replies[0].text for replies in await model(asked)] == ["A", "B", "C"]
+    assert model.usage.calls == 3 and model.usage.prompt_tokens == 33
+
+
+@pytest.mark.parametrize(
+    ("constraint", "sent"),
+    [
+        ("structured_outputs", {"structured_outputs": {"choice": ["click [1]", 'say "hi"']}}),
+        ("grammar", {"grammar": r'root ::= "click [1]" | "say \"hi\""'}),
+    ],
+)
+async def test_choices_are_sent_in_the_words_of_the_server(server, constraint, sent):
+    server.reply = lambda body: "click [1]"
+    reply = await ask(server.model(constraint), Request(messages=HELLO, choices=("click [1]", 'say "hi"')))
+    assert reply.text == "click [1]"
+    assert {key: server.asked[0][key] for key in sent} == sent
+
+
+async def test_choices_as_a_json_schema_are_unwrapped(server):
+    server.reply = lambda body: '{"reply": "b"}'
+    reply = await ask(server.model("json_schema"), Request(messages=HELLO, choices=("a", "b")))
+    assert reply.text == "b"
+    form = server.asked[0]["response_format"]
+    assert form["type"] == "json_schema" and form["json_schema"]["strict"] is True
+    assert form["json_schema"]["schema"]["properties"] == {"reply": {"enum": ["a", "b"]}}
+
+
+async def test_a_grammar_is_passed_on(server):
+    await ask(server.model(), Request(messages=HELLO, grammar="root ::= [0-9]+"))
+    await ask(server.model("grammar"), Request(messages=HELLO, grammar="root ::= [0-9]+"))
+    assert server.asked[0]["structured_outputs"] == {"grammar": "root ::= [0-9]+"}
+    assert server.asked[1]["grammar"] == "root ::= [0-9]+"
+
+
+async def test_the_beginning_of_a_reply_is_gone_on_with(server):
+    await ask(server.model(), Request(messages=(*HELLO, {"role": "assistant", "content": "changed\n"})))
+    assert server.asked[0]["continue_final_message"] is True and server.asked[0]["add_generation_prompt"] is False
+
+
+@pytest.mark.parametrize("constraint", ["structured_outputs", "grammar", "json_schema"])
+async def test_a_server_that_ignores_the_constraint_is_an_error_with_the_cure(server, constraint):
+    server.reply = lambda body: "I would say a."
+    with pytest.raises(ModelError, match="m ignored .*'I would say a.'.*: set roles.* to what the server obeys"):
+        await ask(server.model(constraint), Request(messages=HELLO, choices=("a", "b")))
+
+
+async def test_without_a_constraint_nothing_is_asked_that_needs_one(server):
+    with pytest.raises(ModelError, match="constraint is none: it cannot bind .* or policy.reply: generate"):
+        await ask(server.model("none"), Request(messages=HELLO, choices=("a", "b")))
+    assert server.asked == []
+    assert (await ask(server.model("none"), Request(messages=HELLO))).text == "hello"
+
+
+async def test_a_reply_that_is_cut_off_says_so(server):
+    server.finish = "length"
+    assert (await ask(server.model(), Request(messages=HELLO))).finish == "length"
+
+
+async def test_the_key_is_read_from_the_variable_that_the_role_names(server, monkeypatch):
+    monkeypatch.setenv("MY_KEY", "secret")
+    monkeypatch.setenv("OPENAI_API_KEY", "not this one")
+    await ask(server.model(api_key_env="MY_KEY"), Request(messages=HELLO))
+    assert server.keys == ["Bearer secret"]
+
+
+async def test_a_server_of_other_models_is_refused(server):
+    await server.model().check()
+    server.served = ["llama", "qwen"]
+    with pytest.raises(ModelError, match=f"{server.url} serves llama, qwen, not m: is it another's server"):
+        await server.model().check()
+
+
+async def test_an_adapter_is_asked_for_by_its_name(server):
+    server.served = ["m", "policy-2"]
+    await ask(server.model(adapter="policy-2"), Request(messages=HELLO))
+    assert server.asked[0]["model"] == "policy-2"
+
+
+async def test_a_web_site_is_no_model_server(server):
+    server.html = True
+    with pytest.raises(ModelError, match=f"{server.url}"):
+        await server.model().check()
+
+
+async def test_a_server_error_names_model_and_url(server):
+    model = server.model()
+    await model.check()
+    server.status = 500
+    with pytest.raises(ModelError, match=f"m at {server.url}: .*500"):
+        await ask(model, Request(messages=HELLO))
+
+
+async def test_no_server_is_told_with_the_cure():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound and not listening: nobody answers there
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+        model = EndpointModel(RoleParams(engine="openai", base="m", url=url), QUICK)
+        with pytest.raises(ModelError, match=f"no model server answers at {url} .*: start it, or set the role's url"):
+            await model.check()
+        with pytest.raises(ModelError, match=url):
+            await ask(model, Request(messages=HELLO))

@@ -1,0 +1,155 @@
+"""Profiles: layers, overrides, and refusals that name the key, the value and the layer."""
+
+from __future__ import annotations
+
+import pytest
+
+from wevo_nb.params import ParamsError, load_params, parse_arm, parse_setting, profiles
+
+
+@pytest.mark.parametrize("profile", ["smoke", "demo", "study"])
+def test_the_shipped_profiles_are_valid(profile):
+    assert profile in profiles()
+    assert load_params(profile).profile == profile
+
+
+def test_each_value_knows_the_layer_that_set_it():
+    rows = {row["key"]: row for row in load_params("smoke", {"wmla": {"k": 5}}).rows("tasks", "wmla", "roles")}
+    assert rows["wmla.k"] == {"key": "wmla.k", "value": "5", "set by": "overrides"}
+    assert rows["tasks.train_seeds"] == {"key": "tasks.train_seeds", "value": "6", "set by": "smoke"}
+    assert rows["roles.policy.base"]["value"] == "tiny" and rows["roles.policy.base"]["set by"] == "smoke"
+    assert rows["roles.policy.engine"] == {"key": "roles.policy.engine", "value": "transformers", "set by": "base"}
+    assert "seed" not in rows
+
+
+def test_overrides_may_be_nested_or_dotted_and_lists_are_replaced_whole():
+    nested = load_params("demo", {"wmla": {"k": 5, "temperature": 0.1}, "policy": {"verbs": ["click"]}})
+    dotted = load_params("demo", {"wmla.k": 5, "wmla.temperature": 0.1, "policy.verbs": ["click"]})
+    assert nested == dotted
+    assert dotted.params.wmla.k == 5 and dotted.params.policy.verbs == ("click",)
+    assert dotted.params.wmla.scorer == "world_model"  # the neighbours stay
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("sft.learning_rate=1e-4", {"sft": {"learning_rate": 0.0001}}),
+        ("wmla.k=5", {"wmla": {"k": 5}}),
+        ("wmla.arms=[random, zero_shot]", {"wmla": {"arms": ["random", "zero_shot"]}}),
+        ("browser.executable=null", {"browser": {"executable": None}}),
+        ("roles.policy.base=3eyes", {"roles": {"policy": {"base": "3eyes"}}}),
+    ],
+)
+def test_a_setting_is_read_as_yaml_and_1e_4_as_a_number(text, value):
+    assert parse_setting(text) == value
+
+
+def test_1e_4_is_a_number_in_overrides_too():
+    assert load_params("smoke", parse_setting("sft.learning_rate=1e-4")).params.sft.learning_rate == 0.0001
+
+
+@pytest.mark.parametrize("text", ["wmla.k", "=5", ""])
+def test_a_setting_without_key_or_value_is_refused(text):
+    with pytest.raises(ParamsError, match="is no key=value, e.g. --set wmla.k=5"):
+        parse_setting(text)
+
+
+@pytest.mark.parametrize("name", ["demi", "base", "../params/demo"])
+def test_an_unknown_profile_is_refused_with_those_there_are(name):
+    with pytest.raises(ParamsError, match=f"no profile '{name}': take one of demo, smoke, study"):
+        load_params(name)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"sft.epoch": 2}, r"unknown key sft.epoch \(from overrides\); did you mean sft.epochs\?"),
+        ({"task": {}}, r"unknown key task \(from overrides\); did you mean tasks\?"),
+        ({"wmla.zzz": 1}, r"unknown key wmla.zzz \(from overrides\); known here: arms, k, temperature, scorer"),
+        ({"roles.policy.adaptr": "x"}, r"unknown key roles.policy.adaptr .*did you mean roles.policy.adapter\?"),
+    ],
+)
+def test_an_unknown_key_is_refused_with_the_nearest(overrides, message):
+    with pytest.raises(ParamsError, match=message):
+        load_params("demo", overrides)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"seed": 500}, r"^seed is 500 \(from overrides\): Input should be less than 500$"),
+        ({"world_model.held_out_share": 0.7}, r"^world_model.held_out_share is 0.7 .*less than or equal to 0.5"),
+        ({"synthesize.threshold": 0.1}, r"^synthesize.threshold is 0.1 .*greater than or equal to 0.5"),
+        ({"wmla.k": 1}, r"^wmla.k is 1 \(from overrides\): Input should be greater than or equal to 2$"),
+        ({"sft.epochs": "many"}, r"^sft.epochs is 'many' \(from overrides\): .*valid number"),
+        ({"llm.dtype": "float8"}, r"^llm.dtype is 'float8' \(from overrides\): .*'bfloat16' or 'float32'"),
+        ({"tasks": 3}, r"^tasks is 3 \(from overrides\)"),
+        ({"tasks.train": []}, r"^tasks.train.* \(from overrides\): .*at least 1 item"),
+        ({"policy.verbs": ["click", "jump"]}, r"^policy.verbs.1 is 'jump' \(from overrides\)"),
+        ({"roles.judge": {"engine": "openai"}}, r"^roles.judge.*needs a url, e.g. http://localhost:8000/v1"),
+        ({"roles.judge": {"engine": "openai"}}, r"^roles.judge \(from overrides\)"),
+    ],
+)
+def test_a_value_out_of_range_names_key_value_and_layer(overrides, message):
+    with pytest.raises(ParamsError, match=message):
+        load_params("demo", overrides)
+
+
+def test_every_fault_is_told_at_once():
+    with pytest.raises(ParamsError) as caught:
+        load_params("demo", {"wmla.k": 1, "iterations": 0})
+    assert [line.split(" ")[0] for line in str(caught.value).split("\n")] == ["iterations", "wmla.k"]
+
+
+def test_a_task_in_train_and_held_out_is_refused():
+    message = r"^tasks \(from overrides\): click-link stand in both train and held_out: take them out of one"
+    with pytest.raises(ParamsError, match=message):
+        load_params("demo", {"tasks.held_out": ["click-link", "click-tab"]})
+
+
+@pytest.mark.parametrize("key", ["policy_iteration", "world_model_iteration"])
+def test_synthesis_cannot_use_an_iteration_that_is_not_run(key):
+    message = f"synthesize.{key} is 3, but there are only 2 iterations"
+    with pytest.raises(ParamsError, match=message):
+        load_params("demo", {f"synthesize.{key}": 3})
+    assert getattr(load_params("demo", {f"synthesize.{key}": 2}).params.synthesize, key) == 2
+
+
+@pytest.mark.parametrize(
+    ("arm", "message"),
+    [
+        ("self_improved_1", "wmla.arms: no arm 'self_improved_1': take random, zero_shot, self_improve_<i> or webev"),
+        ("random+wmla_d1", r"wmla.arms: no arm 'random\+wmla_d1'"),
+        ("self_improve_3", "wmla.arms: self_improve_3 needs iteration 3, and iterations is 2"),
+        ("self_improve_0", "wmla.arms: self_improve_0 needs iteration 0, and iterations is 2"),
+    ],
+)
+def test_an_arm_that_does_not_exist_is_refused_before_anything_runs(arm, message):
+    with pytest.raises(ParamsError, match=message):
+        load_params("demo", {"wmla.arms": ["zero_shot", arm]})
+
+
+def test_what_is_no_mapping_and_what_is_no_yaml_is_refused():
+    with pytest.raises(ParamsError, match="overrides is 'wmla.k=5': it must be a mapping"):
+        load_params("demo", "wmla.k=5")
+    with pytest.raises(ParamsError, match=r"--set 'wmla.arms=\[zero_shot': the value is no YAML"):
+        parse_setting("wmla.arms=[zero_shot")
+
+
+@pytest.mark.parametrize(
+    ("name", "policy", "stage", "depth"),
+    [
+        ("zero_shot", "zero_shot", None, None),
+        ("self_improve_2+wmla_d3", "self_improve_2", "iter-2/04_self_improve", 3),
+        ("webevolver+best_of_k", "webevolver", "04_webevolver", 0),
+    ],
+)
+def test_what_an_arm_is_made_of(name, policy, stage, depth):
+    assert parse_arm(name, 2) == (name, policy, stage, depth)
+
+
+def test_the_default_arms_follow_the_iterations():
+    assert load_params("demo").params.arms() == (
+        "zero_shot", "self_improve_1", "self_improve_2", "webevolver", "webevolver+wmla_d1", "webevolver+best_of_k",
+    )  # fmt: skip
+    assert load_params("demo", {"wmla.arms": ["random"]}).params.arms() == ("random",)

@@ -1,0 +1,227 @@
+"""Fine-tuning the tiny model for real: what carries loss, resume after a kill, adapters, refusals."""
+
+from __future__ import annotations
+
+import shutil
+
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import load_file
+from stand_ins import ONE_THREAD, SMOKE, task
+
+from wevo_nb import sft
+from wevo_nb.llm import Request
+from wevo_nb.models import Engine, find_model, load_tokenizer, load_weights, open_model
+from wevo_nb.sft import RowError, check_rows, row_lengths, token_weights, train
+from wevo_nb.world_model import Row
+
+PARAMS = SMOKE.sft.model_copy(
+    update={"batch": 2, "epochs": 2, "checkpoints": 1, "learning_rate": 1e-2, "lora_learning_rate": 2e-2}
+)
+COLOURS = ("red", "green", "blue", "pink", "grey", "gold", "cyan", "teal")
+ROWS = [
+    Row(
+        ({"role": "system", "content": "Reply."}, {"role": "user", "content": f"Press {colour}."}),
+        f"Thought: {colour}. Action: ```click [{i}]```",
+        task().name,
+    )
+    for i, colour in enumerate(COLOURS)
+]
+
+
+def fit(folder, rows=ROWS, params=PARAMS, **more) -> list[dict]:
+    """Trains, and returns the loss by step."""
+    train(rows, folder, base="tiny", params=params, llm=ONE_THREAD, seed=0, **more)
+    return pd.read_csv(folder / "loss.csv").to_dict("records")
+
+
+def weights_of(folder) -> dict[str, torch.Tensor]:
+    return load_weights(str(folder), torch.float32).state_dict()
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory):
+    """Eight rows, batches of two, two epochs: eight steps."""
+    folder = tmp_path_factory.mktemp("unbroken")
+    seen = []
+    losses = fit(folder, on_step=lambda *step: seen.append(step))
+    return folder, losses, seen
+
+
+def test_the_loss_falls_and_every_step_is_told(unbroken):
+    folder, losses, seen = unbroken
+    assert [row["step"] for row in losses] == list(range(1, 9))
+    assert seen == [(row["step"], 8, pytest.approx(row["loss"])) for row in losses]
+    first, second = (sum(row["loss"] for row in losses[i : i + 4]) / 4 for i in (0, 4))  # the two epochs
+    assert second < first - 0.1
+    assert not (folder / "checkpoints").exists()
+
+
+def test_the_trained_model_is_whole_and_frozen_embeddings_stay(unbroken):
+    before, after = weights_of(find_model("tiny")), weights_of(unbroken[0] / "model")
+    assert torch.equal(before["model.embed_tokens.weight"], after["model.embed_tokens.weight"])
+    moved = {name for name in before if not torch.equal(before[name], after[name])}
+    assert moved >= {f"model.layers.{i}.mlp.up_proj.weight" for i in range(3)}
+    assert load_tokenizer(str(unbroken[0] / "model")).chat_template
+
+
+def test_the_lowest_blocks_stay_where_they_are_to_be_frozen(tmp_path):
+    fit(tmp_path, params=PARAMS.model_copy(update={"freeze_layers": 2, "epochs": 1}))
+    before, after = weights_of(find_model("tiny")), weights_of(tmp_path / "model")
+    moved = {name.split(".")[2] for name in before if "layers" in name and not torch.equal(before[name], after[name])}
+    assert moved == {"2"}
+    with pytest.raises(ValueError, match="freeze_layers is 3, and the model has 3 blocks: leave some to train"):
+        fit(tmp_path, params=PARAMS.model_copy(update={"freeze_layers": 3}))
+
+
+def test_the_first_loss_is_that_of_the_reply_tokens_alone(tmp_path):
+    """One step over all rows: the mean cross-entropy of the reply and its end, worked out apart."""
+    model, tokenizer = load_weights(find_model("tiny"), torch.float32), load_tokenizer(find_model("tiny"))
+    total, count = 0.0, 0
+    for row in ROWS:
+        prompt = tokenizer.apply_chat_template(list(row.messages), add_generation_prompt=True, return_dict=False)
+        reply = tokenizer(f"{row.reply}<|im_end|>\n", add_special_tokens=False)["input_ids"]
+        with torch.inference_mode():
+            logits = model(torch.tensor([prompt + reply])).logits[0, len(prompt) - 1 : -1]
+        total += torch.nn.functional.cross_entropy(logits, torch.tensor(reply), reduction="sum").item()
+        count += len(reply)
+    [first] = fit(tmp_path, params=PARAMS.model_copy(update={"batch": 8, "epochs": 1}))
+    assert first["loss"] == pytest.approx(total / count, abs=1e-3)
+
+
+@pytest.mark.parametrize("outcome_weight", [0.0, 0.5])
+def test_only_reply_tokens_carry_loss(tmp_path, monkeypatch, outcome_weight):
+    supervised = []
+
+    def look(labels, weight):
+        supervised.extend(row[row != -100].tolist() for row in labels)
+        return token_weights(labels, weight)
+
+    monkeypatch.setattr(sft, "token_weights", look)
+    fit(tmp_path, params=PARAMS.model_copy(update={"batch": 8, "epochs": 1}), outcome_weight=outcome_weight)
+    tokenizer = load_tokenizer(find_model("tiny"))
+    assert sorted(map(tokenizer.decode, supervised)) == sorted(f"{row.reply}<|im_end|>\n" for row in ROWS)
+
+
+def test_the_weights_of_tokens_by_hand():
+    labels = torch.tensor([[-100, -100, 5, 6, 7, 8], [-100, 5, 6, -100, -100, -100], [-100, 5, -100, -100, -100, -100]])
+    assert token_weights(labels, 0.0).tolist() == [[0, 0, 1, 1, 1, 1], [0, 1, 1, 0, 0, 0], [0, 1, 0, 0, 0, 0]]
+    halves = [[0, 0, 0.25, 0.25, 0.25, 0.25], [0, 0.5, 0.5, 0, 0, 0], [0, 1, 0, 0, 0, 0]]
+    assert token_weights(labels, 0.5).tolist() == halves
+    long = torch.tensor([[5] * 6])  # 0.8 on the first two, 0.2 on the other four
+    assert token_weights(long, 0.8)[0].tolist() == pytest.approx([0.4, 0.4, 0.05, 0.05, 0.05, 0.05])
+
+
+# -- resume
+
+
+class Killed(Exception):
+    pass
+
+
+def killed_at(step: int):
+    def on_step(now, steps, loss):
+        if now == step:
+            raise Killed
+
+    return on_step
+
+
+def test_a_killed_adapter_training_goes_on_to_the_same_weights(tmp_path):
+    lora = PARAMS.model_copy(update={"method": "lora"})
+    straight = fit(tmp_path / "a", params=lora)
+    with pytest.raises(Killed):
+        fit(tmp_path / "b", params=lora, on_step=killed_at(5))
+    assert fit(tmp_path / "b", params=lora) == straight
+    first, second = (load_file(tmp_path / x / "model" / "adapter_model.safetensors") for x in "ab")
+    assert first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_a_killed_training_goes_on_to_the_same_weights(tmp_path):
+    """Four epochs of four steps, a checkpoint every 6: killed in step 8, with a newer checkpoint torn by the kill."""
+    params = PARAMS.model_copy(update={"epochs": 4, "checkpoints": 2})
+    straight = fit(tmp_path / "straight", params=params)
+    folder = tmp_path / "killed"
+    with pytest.raises(Killed):
+        fit(folder, params=params, on_step=killed_at(8))
+    assert [p.name for p in (folder / "checkpoints").glob("checkpoint-*")] == ["checkpoint-6"]
+    torn = folder / "checkpoints" / "checkpoint-7"
+    shutil.copytree(folder / "checkpoints" / "checkpoint-6", torn)
+    (torn / "trainer_state.json").unlink()
+    again = []
+    losses = fit(folder, params=params, on_step=lambda *step: again.append(step[0]))
+    assert again == list(range(7, 17))
+    assert losses == straight and len(losses) == 16
+    straight, resumed = weights_of(tmp_path / "straight" / "model"), weights_of(folder / "model")
+    assert straight.keys() == resumed.keys()
+    for name, value in straight.items():
+        assert torch.equal(value, resumed[name]), name
+
+
+# -- adapters
+
+
+def test_an_adapter_is_saved_alone_and_served_over_its_base(tmp_path):
+    """The adapter answers otherwise than the base, and the base answers as before, in whatever order they are asked."""
+    losses = fit(tmp_path, params=PARAMS.model_copy(update={"method": "lora", "epochs": 4}))
+    assert losses[-1]["loss"] < losses[0]["loss"]
+    adapter = tmp_path / "model"
+    assert (adapter / "adapter_model.safetensors").exists() and not (adapter / "model.safetensors").exists()
+    engine = Engine(ONE_THREAD)
+    request = Request(messages=ROWS[0].messages, choices=tuple(row.reply for row in ROWS))
+    free = Request(messages=ROWS[0].messages, max_tokens=8)
+
+    def answers(model):
+        [choice], [text] = model.answer([request, free])
+        return [*choice.logprobs, text.text]
+
+    base = engine.model("tiny")
+    alone = answers(base)
+    trained = open_model(SMOKE.roles.policy, engine, ONE_THREAD, trained=str(adapter))
+    first = answers(trained)
+    assert max(abs(a - b) for a, b in zip(first[:-1], alone[:-1], strict=True)) > 0.1
+    assert answers(base) == alone
+    assert answers(trained) == first
+    assert answers(engine.model("tiny", str(adapter))) == first
+    assert len(engine.loaded) == 1  # the weights of the base are there once
+    engine.close()
+
+
+def test_a_whole_model_is_served_in_place_of_its_base(unbroken):
+    engine = Engine(ONE_THREAD)
+    trained = open_model(SMOKE.roles.policy, engine, ONE_THREAD, trained=str(unbroken[0] / "model"), name="policy")
+    assert trained.name == "policy" and torch.equal(
+        trained.weights.state_dict()["model.norm.weight"], weights_of(unbroken[0] / "model")["model.norm.weight"]
+    )
+    engine.close()
+
+
+# -- refusals
+
+
+def test_a_row_that_is_too_long_is_named_before_anything_is_loaded(tmp_path):
+    long = ROWS[0]._replace(reply="click " * 300, task="email-inbox")
+    length = row_lengths([long], load_tokenizer(find_model("tiny")))[0]
+    message = (
+        rf"1 of 9 rows are longer than max_length 100: email-inbox \({length} tokens\): raise max_length, or lower"
+    )
+    with pytest.raises(RowError, match=message):
+        fit(tmp_path, [*ROWS, long], PARAMS.model_copy(update={"max_length": 100}))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_row_without_a_reply_is_named():
+    with pytest.raises(RowError, match="1 rows have no reply to learn, e.g. of navigate-tree"):
+        check_rows([*ROWS, ROWS[0]._replace(reply=" ", task="navigate-tree")], load_tokenizer(find_model("tiny")), 100)
+
+
+def test_the_lengths_of_rows_are_those_of_the_whole_chat():
+    tokenizer = load_tokenizer(find_model("tiny"))
+    row = Row(({"role": "user", "content": "a"},), "b", "t")
+    text = "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n"
+    [length] = row_lengths([row], tokenizer)
+    assert length == len(tokenizer(text, add_special_tokens=False)["input_ids"])
+    assert check_rows([row, row], tokenizer, 100) == {
+        "rows": 2, "median_tokens": length, "longest": length, "tokens": 2 * length,
+    }  # fmt: skip
