@@ -76,7 +76,8 @@ def format_reply(thought: str, action: Action) -> str:
 
 def thought_of(reply: str) -> str:
     """The thought of a reply, without its labels and its action."""
-    return reply.partition("Action:")[0].removeprefix("Thought:").strip()
+    thought, label, rest = reply.rpartition("Action:")
+    return (thought if label else rest).removeprefix("Thought:").strip()
 
 
 def _escape(text: str) -> str:

@@ -164,7 +164,9 @@ class BrowserEnv:
             case "wait":
                 await asyncio.sleep(self.params.quiet_ms * 10 / 1000)
             case "goback":
-                if await self.page.go_back(wait_until="domcontentloaded") is None:
+                nowhere = (self.page.url, "about:blank")
+                response = await self.page.go_back(wait_until="domcontentloaded")
+                if response is None and self.page.url in nowhere:  # a step within the page has no response either
                     await self._open()
                     raise NotCarriedOut("there is no page to go back to: the task was opened again")
             case "restart":

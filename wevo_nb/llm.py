@@ -111,6 +111,10 @@ class EndpointModel:
             raise ModelError(
                 f"no model server answers at {self.role.url} ({problem}): start it, or set the role's url"
             ) from None
+        except (AttributeError, TypeError):
+            raise ModelError(
+                f"what answers at {self.role.url} is no model server: set the role's url, e.g. http://localhost:8000/v1"
+            ) from None
         if self.name not in served:
             raise ModelError(
                 f"{self.role.url} serves {', '.join(served) or 'nothing'}, not {self.name}: is it another's server?"

@@ -21,7 +21,8 @@ from typing import NamedTuple
 
 import torch
 from peft.tuners.tuners_utils import BaseTunerLayer
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from safetensors import SafetensorError
+from transformers import AutoModelForCausalLM, AutoTokenizer, LogitsProcessor
 
 from wevo_nb.llm import EndpointModel, Model, ModelError, Reply, Request, Usage
 from wevo_nb.params import LLMParams, RoleParams
@@ -75,7 +76,7 @@ def load_weights(folder: str, dtype: torch.dtype):
     device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa")
-    except OSError as problem:
+    except (OSError, ValueError, SafetensorError) as problem:
         raise ModelError(f"model {folder} cannot be loaded: {str(problem).splitlines()[0]}") from problem
     return model.to(device)
 
@@ -219,7 +220,8 @@ class LocalModel:
         """Requests about the same page share its computation; others are computed one by one, so
         that a result does not depend on what else is asked in the call.
         """
-        asked = [(self.prompt_ids(r), [self.encode(c) for c in r.choices]) for r in requests]
+        end = [self.tokenizer.eos_token_id]  # where a reply begins another, as 0 does 0.5, its end is a choice too
+        asked = [(self.prompt_ids(r), [self.encode(c) + end for c in r.choices]) for r in requests]
         shared = len(os.path.commonprefix([prompt for prompt, _ in asked])) if len(asked) > 1 else 0
         together = len(asked) > 1 and 2 * shared >= max(len(prompt) for prompt, _ in asked)
         groups = [asked] if together else [[one] for one in asked]
@@ -289,20 +291,17 @@ class LocalModel:
         prompts = [self.prompt_ids(r) for r in requests]
         width = -(-max(map(len, prompts)) // PAD_TO) * PAD_TO
         pad = self.tokenizer.pad_token_id
-        ids = torch.tensor([[pad] * (width - len(p)) + p for p in prompts], device=self.weights.device)
-        mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=self.weights.device)
-        torch.manual_seed(head.seed)
-        sampling = (
-            {"do_sample": True, "temperature": head.temperature, "top_k": 0}
-            if head.temperature
-            else {"do_sample": False}
-        )
+        rows = [p for p in prompts for _ in range(head.n)]
+        ids = torch.tensor([[pad] * (width - len(p)) + p for p in rows], device=self.weights.device)
+        mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in rows], device=self.weights.device)
+        seeds = [f"{r.seed} {i}" for r in requests for i in range(head.n)]
+        sampling = {"logits_processor": [Drawn(head.temperature, seeds)]} if head.temperature else {}
         stopping = {"stop_strings": list(head.stop), "tokenizer": self.tokenizer} if head.stop else {}
         answers = self.weights.generate(
             input_ids=ids,
             attention_mask=mask,
             max_new_tokens=head.max_tokens,
-            num_return_sequences=head.n,
+            do_sample=False,
             pad_token_id=pad,
             **sampling,
             **stopping,
@@ -318,7 +317,19 @@ class LocalModel:
         text = self.tokenizer.decode(ids, skip_special_tokens=True)
         cut = min((text.find(stop) for stop in request.stop if stop in text), default=-1)
         whole = finished or cut >= 0
-        return Reply(text=text[:cut] if cut >= 0 else text, finish="stop" if whole else "length"), len(ids) + 1
+        return Reply(text=text[:cut] if cut >= 0 else text, finish="stop" if whole else "length"), len(ids) + finished
+
+
+class Drawn(LogitsProcessor):
+    """Exact sampling with a seed for each row: the likeliest token after Gumbel noise of its own."""
+
+    def __init__(self, temperature: float, seeds: Sequence[str]):
+        self.temperature = temperature
+        self.generators = [torch.Generator().manual_seed(random.Random(seed).getrandbits(63)) for seed in seeds]
+
+    def __call__(self, input_ids, scores):
+        uniform = torch.stack([torch.rand(scores.shape[-1], generator=g) for g in self.generators]).to(scores.device)
+        return scores.float() / self.temperature - (-uniform.log()).log()
 
 
 class TokenTree(NamedTuple):

@@ -122,13 +122,28 @@
       if (VALUED.has(role)) return;
       const root = node.shadowRoot || shadows.get(node);
       const children = root ? root.childNodes : node.tagName === "SLOT" ? node.assignedNodes() : node.childNodes;
-      for (const child of children) walk(child, depth, told, pointerAbove || style?.cursor === "pointer");
+      const unseen = style && style.visibility !== "visible";
+      for (const child of children) if (!unseen || child.nodeType !== Node.TEXT_NODE) walk(child, depth, told, pointerAbove || style?.cursor === "pointer");
     };
     walk(document.body, 0, "", false);
     return {elements: out, url: location.href, title: document.title};
   };
 
   const GRID = [[0.5, 0.5], [0.1, 0.5], [0.9, 0.5], [0.5, 0.1], [0.5, 0.9], [0.1, 0.1], [0.9, 0.9], [0.1, 0.9], [0.9, 0.1]];
+  // The innermost element at a point, inside shadow roots too.
+  const elementAt = (x, y) => {
+    let hit = document.elementFromPoint(x, y);
+    for (let root = hit && (hit.shadowRoot || shadows.get(hit)); root; root = hit.shadowRoot || shadows.get(hit)) {
+      const inner = root.elementFromPoint(x, y);
+      if (!inner || inner === hit) break;
+      hit = inner;
+    }
+    return hit;
+  };
+  const within = (node, e) => {
+    for (; node; node = node.assignedSlot || node.parentNode || node.host) if (node === e) return true;
+    return false;
+  };
   // Where element `id` can be clicked: {x, y}; or {covered: text}, {gone: true}, {disabled: true}, {option: true}.
   const target = (id) => {
     const e = nodes[id - 1];
@@ -140,8 +155,8 @@
     let over = null;
     for (const [fx, fy] of GRID) {
       const x = box.x + box.width * fx, y = box.y + box.height * fy;
-      const hit = document.elementFromPoint(x, y);
-      if (hit && (hit === e || e.contains(hit) || hit.shadowRoot?.contains(e) || [...(e.labels || [])].some((l) => l.contains(hit)))) return {x, y};
+      const hit = elementAt(x, y);
+      if (hit && (within(hit, e) || [...(e.labels || [])].some((l) => l.contains(hit)))) return {x, y};
       over = over || hit;
     }
     return {covered: over ? `${over.tagName.toLowerCase()} ${squeeze(over.textContent).slice(0, 40)}` : "nothing: it is outside the window"};

@@ -343,11 +343,17 @@ def _refuse_unknown(values: dict, known: dict, layer: str, prefix: str = ""):
             _refuse_unknown(value, known[key], layer, f"{prefix}{key}.")
 
 
+def _layer(key: str, layers: dict[str, str]) -> str:
+    """The uppermost layer that set `key`, a part of it, or what it is a part of."""
+    named = [layer for k, layer in layers.items() if f"{k}.".startswith(f"{key}.") or f"{key}.".startswith(f"{k}.")]
+    return "overrides" if "overrides" in named else next(iter(named), "base")
+
+
 def _readable(error: ValidationError, layers: dict[str, str]) -> str:
     lines = []
     for problem in error.errors():
         key = ".".join(str(part) for part in problem["loc"])
-        layer = layers.get(key, "base")
+        layer = f" (from {_layer(key, layers)})" if key else ""
         shown = "" if isinstance(problem["input"], (dict, BaseModel)) else f" is {problem['input']!r}"
-        lines.append(f"{key or 'params'}{shown} (from {layer}): {problem['msg'].removeprefix('Value error, ')}")
+        lines.append(f"{key or 'params'}{shown}{layer}: {problem['msg'].removeprefix('Value error, ')}")
     return "\n".join(lines)

@@ -92,6 +92,7 @@ async def rollout_many(
     finally:
         for worker in workers:
             worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)  # each closes its environment first
     return [sink.records[key] for key in keys]
 
 

@@ -166,7 +166,7 @@ def memory_mb() -> int:
 
 
 def run_folder(run: str) -> Path:
-    if not re.fullmatch(r"[\w.-]+", run):
+    if not re.fullmatch(r"[\w-][\w.-]*", run):
         raise StageError(f"run '{run}' is no folder name: use letters, digits, '.', '-' and '_'")
     return Path(os.environ.get("WEVO_OUTPUTS", ROOT / "outputs")) / run
 
@@ -252,10 +252,13 @@ class JSONL:
         """Writes one record through to the system, once a key. Raises StageError on a full disk."""
         if item.key in self.records:
             return
+        size = self.path.stat().st_size if self.path.exists() else 0
         try:
             with self.path.open("a") as file:
                 file.write(item.model_dump_json(exclude_defaults=True) + "\n")
         except OSError as problem:
+            if self.path.is_file():
+                os.truncate(self.path, size)  # half a line must not stand before a later record
             raise _readable_disk(problem, self.path) from problem
         self.records[item.key] = item
 

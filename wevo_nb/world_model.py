@@ -221,7 +221,7 @@ class WorldModelEnv:
         if task.key not in self.first_pages:
             raise KeyError(f"no first page of {task.key} is known: collect it in notebook 01 first")
         self.observation = self.first_pages[task.key]
-        self.task = task.model_copy(update={"goal": self.observation.goal})
+        self.task = task.model_copy(update={"goal": self.observation.goal or task.goal})
         self.history = []
         return self.observation
 
