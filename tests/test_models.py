@@ -19,10 +19,10 @@ from wevo_nb.models import (
     load_tokenizer,
     load_weights,
     open_model,
-    token_tree,
 )
 from wevo_nb.prompts import SCORER_REPLIES, policy_messages
 from wevo_nb.schema import Step
+from wevo_nb.token_tree import token_tree
 from wevo_nb.world_model import WORDS, Situation, Transition, messages_for, target_text
 
 CHOICES = ("Thought: I will click button 'OK'. Action: ```click [1]```", "done success", "done fail", "changed", "same")

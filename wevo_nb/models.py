@@ -17,7 +17,6 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from peft.tuners.tuners_utils import BaseTunerLayer
@@ -27,6 +26,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LogitsProcessor
 from wevo_nb.llm import EndpointModel, Model, ModelError, Reply, Request, Usage
 from wevo_nb.params import LLMParams, RoleParams
 from wevo_nb.runs import sha256
+from wevo_nb.token_tree import token_tree
 
 SMOLLM2 = "smollm2-135m"
 SMOLLM2_HUB = "HuggingFaceTB/SmolLM2-135M-Instruct"
@@ -330,65 +330,6 @@ class Drawn(LogitsProcessor):
     def __call__(self, input_ids, scores):
         uniform = torch.stack([torch.rand(scores.shape[-1], generator=g) for g in self.generators]).to(scores.device)
         return scores.float() / self.temperature - (-uniform.log()).log()
-
-
-class TokenTree(NamedTuple):
-    """What must be computed to choose among replies. Node -1 is the end of the shared prompt.
-
-    tokens, parents: of the nodes, parents first. questions: for each one its branches (node ->
-    the tokens that may follow) and, for each reply, its (node, token) edges at branches.
-    """
-
-    tokens: list[int]
-    parents: list[int]
-    questions: list[tuple[dict[int, list[int]], list[list[tuple[int, int]]]]]
-
-
-def token_tree(asked: list[tuple[list[int], list[list[int]]]]) -> TokenTree:
-    """The tree of (rest of a prompt, its replies), pruned to the ancestors of branches: exact, and small."""
-    children: dict[int, dict[int, int]] = {-1: {}}
-    tokens, parents = [], []
-
-    def follow(node: int, token: int) -> int:
-        if token not in children[node]:
-            children[node][token] = len(tokens)
-            children[len(tokens)] = {}
-            tokens.append(token)
-            parents.append(node)
-        return children[node][token]
-
-    found = []
-    for rest, choices in asked:
-        start = -1
-        for token in rest:
-            start = follow(start, token)
-        following: dict[int, dict[int, None]] = {}
-        paths = []
-        for choice in choices:
-            node, path = start, []
-            for token in choice:
-                following.setdefault(node, {})[token] = None
-                path.append((node, token))
-                node = follow(node, token)
-            paths.append(path)
-        branches = {node: list(ways) for node, ways in following.items() if len(ways) > 1}
-        found.append((branches, [[edge for edge in path if edge[0] in branches] for path in paths]))
-    needed = set()
-    for branches, _ in found:
-        for node in branches:
-            while node >= 0 and node not in needed:
-                needed.add(node)
-                node = parents[node]
-    order = sorted(needed)
-    place = {-1: -1} | {node: i for i, node in enumerate(order)}
-    return TokenTree(
-        tokens=[tokens[node] for node in order],
-        parents=[place[parents[node]] for node in order],
-        questions=[
-            ({place[n]: ways for n, ways in branches.items()}, [[(place[n], t) for n, t in path] for path in paths])
-            for branches, paths in found
-        ],
-    )
 
 
 def open_model(
