@@ -19,7 +19,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
-from peft.tuners.tuners_utils import BaseTunerLayer
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, LogitsProcessor
 
@@ -92,12 +91,17 @@ class Engine:
     def __init__(self, params: LLMParams, *, merge: bool = False):
         self.params, self.merge = params, merge
         self.dtype = find_dtype(params.dtype)
-        self.executor = ThreadPoolExecutor(1)
+        # Everything of torch runs in this one thread: a second team of OpenMP threads beside the
+        # first would make both sleep at every barrier (a third slower, measured on two cores).
+        threads = params.threads or os.cpu_count() or 1
+        self.executor = ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(threads,))
         self.loaded: dict[str, tuple] = {}
-        torch.set_num_threads(params.threads or os.cpu_count() or 1)
 
     def model(self, base: str, adapter: str | None = None, *, name: str = "") -> LocalModel:
         """The model `base`, with `adapter` laid over it. Weights are loaded once."""
+        return self.executor.submit(self._open, base, adapter, name).result()
+
+    def _open(self, base: str, adapter: str | None, name: str) -> LocalModel:
         folder = find_model(base)
         if folder not in self.loaded:
             weights = load_weights(folder, self.dtype).eval().requires_grad_(False)
@@ -193,7 +197,11 @@ class LocalModel:
 
     def _switch_adapter(self):
         """Lays this model's adapter over the base that it shares with others, or none."""
-        for module in self.weights.modules() if self.adapters else ():
+        if not self.adapters:
+            return
+        from peft.tuners.tuners_utils import BaseTunerLayer
+
+        for module in self.weights.modules():
             if isinstance(module, BaseTunerLayer):
                 module.enable_adapters(self.adapter is not None)
                 if self.adapter is not None:
