@@ -86,7 +86,7 @@ def test_killed_three_times_it_ends_in_the_same_tables(unbroken, tmp_path):
     run = tmp_path / "smoke"
     killed_in("iter-1/01_collect", "episodes", 5, tmp_path)
     assert not (run / "iter-1/01_collect/manifest.json").exists()
-    killed_in("iter-1/02_wm_train", "training steps", 2, tmp_path)
+    killed_in("iter-1/02_wm_train", "training steps", 10, tmp_path)  # after a checkpoint
     assert not (run / "iter-1/02_wm_train/manifest.json").exists()
     killed_in("05_wmla/self_improve_1", "self_improve_1", 2, tmp_path)
     done = subprocess.run(command(), env=environment(tmp_path), capture_output=True, text=True)
@@ -100,7 +100,9 @@ def test_killed_three_times_it_ends_in_the_same_tables(unbroken, tmp_path):
 
 def killed_in(stage: str, label: str, at_least: int, outputs: Path):
     """Runs until `stage` has got so far, then kills its kernel with -9; the command must fail."""
-    running = subprocess.Popen(command(), env=environment(outputs), stdout=subprocess.PIPE, text=True)
+    running = subprocess.Popen(
+        command(), env=environment(outputs), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     file = outputs / "smoke" / stage / "progress.json"
     for _ in range(6000):
         state = json.loads(file.read_text()) if file.exists() else {}
@@ -125,7 +127,7 @@ def steps_of(run: Path, stage: str) -> list[str]:
     [
         ("01_collect", "iter-1/01_collect", 1, {"tasks": {"train_seeds": 2}}, "6 episodes"),
         ("02_wm_train", "iter-2/02_wm_train", 2, {"world_model": {"target": "page"}}, "page"),
-        ("03_synthesize", "03_synthesize", 2, {"synthesize": {"attempts": 1}}, "3 imagined episodes"),
+        ("03_synthesize", "03_synthesize", 2, {"synthesize": {"attempts": 1}}, "6 imagined episodes"),
         ("04_final_sft", "04_webevolver", 2, {"sft": {"arm": "webevolver", "epochs": 2}}, "04_webevolver"),
         ("05_wmla", "05_wmla", 2, {"wmla": {"arms": ["zero_shot", "webevolver+wmla_d2"]}}, "webevolver+wmla_d2"),
         ("06_analysis", "06_analysis", 2, {"seed": 0}, "zero_shot"),

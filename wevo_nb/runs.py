@@ -17,7 +17,6 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -26,6 +25,7 @@ from typing import TextIO
 from wevo_nb.params import ROOT, Resolved, flatten
 
 PACKAGES = ("torch", "transformers", "trl", "peft", "playwright", "papermill", "openai", "miniwob")
+NOTE_EVERY_S, WEIGH_EVERY_S = 0.2, 2.0  # between two notes of progress, two looks at memory
 UNHASHED = ("manifest.json", "params.json", "progress.json", "notebook.ipynb", ".lock")
 
 
@@ -45,6 +45,7 @@ class Stage:
         self._earlier_usage: dict[str, dict] = before.get("usage", {})
         self._peak = before.get("peak_memory_mb", 0)
         self._usage: dict = {}
+        self._noted = self._weighed = 0.0
         self.begin()
 
     def __str__(self) -> str:
@@ -79,18 +80,19 @@ class Stage:
         """Time spent in this stage, earlier attempts included."""
         return self._earlier + time.time() - self._started
 
-    def progress(self, iterable: Iterable | None = None, *, total: int, label: str, initial: int = 0):
+    def progress(self, *, total: int, label: str, initial: int = 0):
         """A tqdm bar that also keeps progress.json for `wevo run` and `wevo status`."""
         from tqdm import tqdm
 
         stage = self
 
         class Bar(tqdm):
-            def display(self, *args, **kwargs):
-                stage.note_progress(label, self.n, self.total)
-                return super().display(*args, **kwargs)
+            def update(self, n=1):
+                stage.note_progress(label, self.n + n, self.total)
+                return super().update(n)
 
-        return Bar(iterable, total=total, desc=label, initial=initial, mininterval=2, ascii=" =", ncols=90)
+        self.note_progress(label, initial, total)
+        return Bar(total=total, desc=label, initial=initial, mininterval=2, ascii=" =", ncols=90)
 
     def step_of(self, bar):
         """A callback (step, steps, loss) for training that moves a bar."""
@@ -103,9 +105,13 @@ class Stage:
         return on_step
 
     def note_progress(self, label: str, n: int, total: int):
-        if self.done:
+        """Writes progress.json, at most every NOTE_EVERY_S seconds."""
+        now = time.time()
+        if self.done or (now - self._noted < NOTE_EVERY_S and 0 < n < total):
             return
-        self._peak = max(self._peak, memory_mb())
+        if now - self._weighed > WEIGH_EVERY_S:
+            self._peak, self._weighed = max(self._peak, memory_mb()), now
+        self._noted = now
         state = {"label": label, "n": n, "total": total, "seconds": round(self.seconds(), 1), "pid": os.getpid()}
         write_json(self.path("progress.json"), state | {"usage": self.usage(), "peak_memory_mb": self._peak})
 
