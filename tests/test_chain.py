@@ -98,6 +98,18 @@ def test_killed_three_times_it_ends_in_the_same_tables(unbroken, tmp_path):
     assert tables(run) == tables(unbroken)
 
 
+def test_a_run_begun_from_another_leaves_that_one_as_it_was(unbroken):
+    before = {p: p.read_bytes() for p in unbroken.rglob("*") if p.suffix in (".csv", ".json", ".jsonl")}
+    words = ["--run", "branch", "--from", "smoke", "--only", "05", "--only", "06", "--set", "wmla.k=2"]
+    done = subprocess.run(command(*words), env=environment(unbroken.parent), capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert before == {p: p.read_bytes() for p in before}
+    branch = unbroken.parent / "branch"
+    k = lambda run: json.loads((run / "05_wmla/webevolver+wmla_d1/params.json").read_text())["params"]["wmla"]["k"]  # noqa: E731
+    assert (k(unbroken), k(branch)) == (3, 2)
+    assert len(tables(branch)["success.csv"]) == 12
+
+
 def killed_in(stage: str, label: str, at_least: int, outputs: Path):
     """Runs until `stage` has got so far, then kills its kernel with -9; the command must fail."""
     running = subprocess.Popen(

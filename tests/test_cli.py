@@ -24,13 +24,15 @@ from wevo_nb.schema import Action, Decision, Observation, Step, Task, Trajectory
 
 PARAMETERS = 'profile = "demo"\nrun = "demo"\niteration = 1\noverrides = {}'
 OPEN = """
+from wevo_nb.llm import Usage
 from wevo_nb.params import load_params
 from wevo_nb.runs import JSONL, open_stage
 stage = open_stage(run, f"iter-{iteration}/02_wm_train", load_params(profile, overrides), sections=("world_model",))
 """
 FINISH = """
 if not stage.done:
-    stage.finish(metrics={"rows": 3}, usage={"world_model": {"calls": 2, "prompt_tokens": 30}})
+    stage.track(world_model=Usage(calls=2, prompt_tokens=30))
+    stage.finish(metrics={"rows": 3})
 """
 RUN_02 = ("run", "--only", "02", "--iteration", "1")
 LAUNCH = "import sys, pathlib; from wevo_nb import chain, cli; chain.ROOT = pathlib.Path(sys.argv.pop(1)); cli.app()"

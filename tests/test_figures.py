@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from wevo_nb import figures, metrics, paper, runs
+from wevo_nb.llm import Usage
 from wevo_nb.params import ROOT, load_params
 from wevo_nb.schema import Action, Decision, Observation, Step, Task, Trajectory, Verdict
 
@@ -46,7 +47,8 @@ def finish(run: str, name: str, metrics: dict, trajectories=(), tables=None):
     for table, rows in (tables or {}).items():
         pd.DataFrame(rows).to_csv(stage.path(f"{table}.csv"), index=False)
     usage = {"policy": {"calls": 10, "prompt_tokens": 4000, "completion_tokens": 300, "seconds": 2.0}}
-    stage.finish(metrics=metrics, usage=usage)
+    stage.track(**{role: Usage(**used) for role, used in usage.items()})
+    stage.finish(metrics=metrics)
 
 
 def report_card(iteration: int) -> list[dict]:

@@ -91,6 +91,11 @@ class Stage:
                 stage.note_progress(label, self.n + n, self.total)
                 return super().update(n)
 
+            def close(self):
+                stage._noted = 0.0
+                stage.note_progress(label, self.n, self.total)
+                super().close()
+
         self.note_progress(label, initial, total)
         return Bar(total=total, desc=label, initial=initial, mininterval=2, ascii=" =", ncols=90)
 
