@@ -21,6 +21,7 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, LogitsProcessor
+from transformers.utils.logging import disable_progress_bar
 
 from wevo_nb.llm import EndpointModel, Model, ModelError, Reply, Request, Usage
 from wevo_nb.params import LLMParams, RoleParams
@@ -73,6 +74,7 @@ def load_tokenizer(folder: str):
 def load_weights(folder: str, dtype: torch.dtype):
     """A causal language model in `dtype`, on the GPU if there is one. Raises ModelError."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
+    disable_progress_bar()  # of loading, which takes a second
     try:
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa")
     except (OSError, ValueError, SafetensorError) as problem:

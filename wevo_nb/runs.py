@@ -25,7 +25,7 @@ from typing import TextIO
 from wevo_nb.params import ROOT, Resolved, flatten
 
 PACKAGES = ("torch", "transformers", "trl", "peft", "playwright", "papermill", "openai", "miniwob")
-NOTE_EVERY_S, WEIGH_EVERY_S = 0.2, 2.0  # between two notes of progress, two looks at memory
+NOTE_EVERY_S, WEIGH_EVERY_S, BAR_EVERY_S = 0.2, 2.0, 15.0  # between notes of progress, looks at memory, lines of a bar
 UNHASHED = ("manifest.json", "params.json", "progress.json", "notebook.ipynb", ".lock")
 
 
@@ -97,7 +97,7 @@ class Stage:
                 super().close()
 
         self.note_progress(label, initial, total)
-        return Bar(total=total, desc=label, initial=initial, mininterval=2, ascii=" =", ncols=90)
+        return Bar(total=total, desc=label, initial=initial, mininterval=BAR_EVERY_S, ascii=" =", ncols=90)
 
     def step_of(self, bar):
         """A callback (step, steps, loss) for training that moves a bar."""
