@@ -87,6 +87,7 @@ def test_a_plan_has_the_papers_order_and_each_04_its_arm():
 @pytest.mark.parametrize(
     ("only", "iteration", "overrides", "stages"),
     [
+        (["04"], 1, {}, ["iter-1/04_self_improve"]),
         (["02"], None, {}, ["iter-1/02_wm_train", "iter-2/02_wm_train"]),
         (["2"], 2, {}, ["iter-2/02_wm_train"]),
         (["04"], None, {"sft": {"arm": "webevolver"}}, ["04_webevolver"]),

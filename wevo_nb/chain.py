@@ -93,11 +93,19 @@ def choose(planned: list[Planned], only: list[str], iteration: int | None, overr
         raise ParamsError("the plan of a whole run sets sft.arm itself: leave it out, or add --only 04")
     if iteration is not None and not only:
         raise ParamsError("--iteration goes with --only, e.g. --only 02 --iteration 1")
+
+    def of_iteration(step: Planned) -> bool:
+        if iteration is None:
+            return True
+        if step.stage.startswith("iter-"):
+            return step.iteration == iteration
+        return step.notebook != "04_final_sft" or arm is not None  # 04 of an iteration is its self_improve
+
     chosen = [
         step
         for step in planned
         if (not only or step.notebook.startswith(tuple(only)))
-        and (iteration is None or step.iteration == iteration or not step.stage.startswith("iter-"))
+        and of_iteration(step)
         and (not arm or step.notebook != "04_final_sft" or step.resolved.params.sft.arm == arm)
     ]
     if not chosen:
