@@ -276,6 +276,7 @@ def _prepare_environment(threads: int):
     """What the kernel inherits: this environment's own kernel, and as many threads as are wanted."""
     os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"  # else a kernel of the user's named python3 wins
     os.environ.setdefault("OMP_NUM_THREADS", str(threads or os.cpu_count() or 1))
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # spinning threads take the cores from the browser
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
