@@ -222,7 +222,7 @@ async def test_a_walk_in_the_world_model_ends_where_it_imagines_the_end():
         Scripted(lambda request: next(replies)), PARAMS, {"miniwob/click-button/0": seen(FORM, goal=GOAL)}
     )
     found = await rollout(Replay([good()]), env, task(), max_steps=7)
-    assert (found.ended, found.environment, found.task.goal) == ("done", "world_model scripted", GOAL)
+    assert (found.ended, found.environment, found.task.goal) == ("done", "scripted", GOAL)
     assert [s.observation.text for s in found.steps] == [FORM, CHECKED]
     assert (found.final.done, found.final.reward) == (True, pytest.approx(0.75))
 

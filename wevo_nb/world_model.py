@@ -211,7 +211,7 @@ class WorldModelEnv:
     def __init__(
         self, model: Model, params: WorldModelParams, first_pages: Mapping[str, Observation], *, seed: int = 0
     ):
-        self.name = f"world_model {model.name}"
+        self.name = model.name
         self.model, self.params, self.first_pages, self.seed = model, params, first_pages, seed
         self.task: Task | None = None
         self.history: list[Step] = []
