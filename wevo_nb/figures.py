@@ -119,7 +119,7 @@ def iteration_curve(frame: pd.DataFrame) -> Figure:
     for column, parts in enumerate(halves):
         for panel, part in zip(grid[:, column], parts, strict=False):
             _curve(panel, part)
-            panel.set_ylim(0, 1.08 * max(other["high"].max() for other in parts))
+            panel.set_ylim(0, 1.08 * frame["high"].max())
         for panel in grid[len(parts) :, column]:
             panel.set_visible(False)
     _legend(figure, columns=3)
@@ -171,7 +171,9 @@ def trajectory_funnel(frame: pd.DataFrame) -> Figure:
     grid = figure.subplots(len(stages), 1, squeeze=False, gridspec_kw={"height_ratios": lengths})
     for (stage, rows), panel in zip(stages.items(), grid[:, 0], strict=True):
         kept, texts = rows["kept"].tolist(), []
-        for before, now in zip([None, *kept], kept, strict=False):
+        sources = rows["step"].str.extract(r"^(\w+): ", expand=False).fillna("").tolist()  # real or imagined
+        for i, now in enumerate(kept):
+            before = kept[i - 1] if i and sources[i] == sources[i - 1] else 0
             texts.append(f"{now}  ({now / before:.0%} of the step before)" if before and now <= before else str(now))
         _bars(panel, rows["step"].tolist(), kept, texts)
         panel.set_title(stage)
@@ -276,7 +278,9 @@ def imagined_ledger(frame: pd.DataFrame) -> Figure:
         shade = ORANGE if row.counted == "replayed" else GREEN if row.outcome.startswith("accepted") else GREY
         _interval(panel, y, row.rate, row.low, row.high, shade)
         _note(panel, y, f"{row.n}/{row.of}")
-    panel.set(xlim=(0, 100), xlabel="share (%, 95% interval) of imagined rollouts; below the line, higher is better")
+    panel.set(
+        xlim=(-2, 102), xlabel="share (%, 95% interval) of the imagined rollouts; below the line of those replayed"
+    )
     return figure
 
 

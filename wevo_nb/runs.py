@@ -16,6 +16,7 @@ import platform
 import re
 import shutil
 import subprocess
+import sys
 import time
 from datetime import UTC, datetime
 from importlib import metadata
@@ -97,7 +98,9 @@ class Stage:
                 super().close()
 
         self.note_progress(label, initial, total)
-        return Bar(total=total, desc=label, initial=initial, mininterval=BAR_EVERY_S, ascii=" =", ncols=90)
+        return Bar(
+            total=total, desc=label, initial=initial, mininterval=BAR_EVERY_S, ascii=" =", ncols=90, file=sys.stdout
+        )
 
     def step_of(self, bar):
         """A callback (step, steps, loss) for training that moves a bar."""

@@ -74,10 +74,11 @@ def train(
     `folder`/checkpoints and are removed at the end.
     """
     import pandas as pd
-    from datasets import Dataset
+    from datasets import Dataset, disable_progress_bars
     from transformers import TrainerCallback
     from trl import SFTConfig
 
+    disable_progress_bars()  # of steps that take milliseconds
     torch.set_num_threads(llm.threads or torch.get_num_threads())
     source = find_model(base)
     tokenizer = load_tokenizer(source)
@@ -108,7 +109,7 @@ def train(
         completion_only_loss=True,
         bf16=find_dtype(llm.dtype) == torch.bfloat16,
         use_cpu=not torch.cuda.is_available(),
-        gradient_checkpointing=False,
+        activation_checkpointing=False,
         save_strategy="steps",
         save_steps=max(1, math.ceil(steps / (params.checkpoints + 1))),
         save_total_limit=1,

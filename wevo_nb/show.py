@@ -32,6 +32,7 @@ def table(rows: Iterable[dict]) -> pd.DataFrame:
     """Rows as a frame."""
     import pandas as pd
 
+    pd.options.display.max_colwidth = 200  # a whole reply
     return pd.DataFrame(list(rows))
 
 
@@ -82,7 +83,7 @@ def decision(one: Decision) -> HTML:
         )
         rows.append(
             f'<tr><td style="{CELL}{shade}">{_pre(candidate.reply)}</td><td style="{CELL}{shade}">{_pre(imagined)}</td>'
-            f'<td style="{CELL}{shade}">{score}{" (done)" if chosen else ""}</td></tr>'
+            f'<td style="{CELL}{shade}">{score}{" (chosen)" if chosen else ""}</td></tr>'
         )
     return _html(f"<table><tr><th>candidate</th><th>imagined after it</th><th>score</th></tr>{''.join(rows)}</table>")
 
