@@ -178,7 +178,7 @@ def test_notebook_06_on_a_half_finished_run_and_again_when_it_is_whole(tmp_path,
     row = paired.loc[("webevolver+best_of_k", "webevolver+wmla_d1", "test_seeds")]
     assert (row["n"], row["won"], row["lost"]) == (24, 2, 0)
     assert {path.stem for path in (stage / "figures").glob("*.png")} == set(frames())
-    truth = "Of 20 accepted imagined episodes, 5 were true in the real page (95% interval 11 to 47%)."
+    truth = "Of 20 replayed imagined episodes, 5 were true in the real page (95% interval 11 to 47%)."
     assert truth in whole["takeaways"]
     manifest = json.loads((stage / "manifest.json").read_text())
     assert "05_wmla/webevolver+wmla_d1" in manifest["inputs"] and "tables/success.csv" in manifest["outputs"]
