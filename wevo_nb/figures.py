@@ -273,7 +273,8 @@ def imagined_ledger(frame: pd.DataFrame) -> Figure:
     panel = figure.subplots()
     replayed = frame["counted"] == "replayed"
     _rows(panel, frame["outcome"].mask(replayed, "accepted, replayed: " + frame["outcome"]).tolist())
-    panel.axhline((~replayed).sum() - 0.5, color="black", linewidth=0.7)
+    if replayed.any():
+        panel.axhline((~replayed).sum() - 0.5, color="black", linewidth=0.7)
     for y, row in enumerate(frame.itertuples()):
         shade = ORANGE if row.counted == "replayed" else GREEN if row.outcome.startswith("accepted") else GREY
         _interval(panel, y, row.rate, row.low, row.high, shade)
