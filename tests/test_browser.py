@@ -82,14 +82,25 @@ class Site:
         self.server.shutdown()
         self.server.server_close()
 
-    def url(self, task: Task) -> str:
-        return f"http://127.0.0.1:{self.server.server_address[1]}/{task.name}"
+    async def visit(self, task: Task) -> SiteVisit:
+        return SiteVisit(f"127.0.0.1:{self.server.server_address[1]}", task)
 
-    async def start(self, page, task: Task) -> str:
+
+class SiteVisit:
+    def __init__(self, address: str, task: Task):
+        self.url, self.hosts = f"http://{address}/{task.name}", {address: "site"}
+
+    async def start(self, page) -> str:
         return "look around"
 
     async def state(self, page) -> tuple[bool, float | None]:
         return False, None
+
+    async def answer(self, page, text: str) -> float | None:
+        return None
+
+    async def close(self):
+        pass
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -106,7 +117,7 @@ def site():
 
 @pytest.fixture(scope="module")
 def miniwob():
-    with MiniWoB(["click-button", "click-checkboxes"]) as suite:
+    with MiniWoB() as suite:
         yield suite
 
 
@@ -278,7 +289,7 @@ async def test_one_context_an_episode_and_none_is_left(chromium, site):
 
 async def test_the_same_seed_is_the_same_page_and_goal(chromium, miniwob):
     async with Visit(chromium, miniwob, "click-button", seed=7) as (env, first):
-        again = await env.reset(env.task)
+        again = await env.reset(Task(suite="miniwob", name="click-button", seed=7))
     async with Visit(chromium, miniwob, "click-button", seed=8) as (_, other):
         pass
     assert first == again and first.goal.startswith("Click on the")
@@ -291,7 +302,7 @@ async def test_miniwob_tells_full_partial_and_no_reward(chromium, miniwob):
         assert seen.goal == "Select YM2l8 and click Submit." and seen.text.count("checkbox") == 6
         partial = await act(env, f"click [{find(seen, 'Submit')}]")
         assert (partial.done, partial.reward) == (True, pytest.approx(4 / 6))
-        again = await env.reset(env.task)
+        again = await env.reset(Task(suite="miniwob", name="click-checkboxes", seed=3))
         assert again == seen
         await act(env, f"click [{find(seen, 'YM2l8')}]")
         full = await act(env, f"click [{find(seen, 'Submit')}]")

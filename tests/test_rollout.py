@@ -30,7 +30,7 @@ async def chromium():
 
 @pytest.fixture(scope="module")
 def suite():
-    with MiniWoB(NAMES) as one:
+    with MiniWoB() as one:
         yield one
 
 
@@ -82,7 +82,7 @@ async def test_what_is_done_is_not_done_again(chromium, suite, tmp_path):
 
 async def test_an_episode_that_breaks_is_tried_once_more_then_kept_as_an_error(chromium, tmp_path):
     """The server of the pages is gone. Both environments are closed, the other jobs are not held up."""
-    with MiniWoB(NAMES) as gone:
+    with MiniWoB() as gone:
         pass
     make = Maker(chromium, gone)
     found = await explore(make, tmp_path / "t.jsonl", JOBS[:2], concurrency=1)
@@ -140,9 +140,9 @@ async def test_how_an_episode_ends(chromium, suite):
 
 async def test_seeds_of_different_purposes_never_meet():
     params = load_params("smoke", {"seed": 3, "collect.explorer_episodes": 5}).params
-    train = [tasks.train_tasks(params, i) for i in (1, 2)]
-    explorer = tasks.explorer_tasks(params, 1, ["click-test-2"])
-    test = tasks.test_tasks(params)
+    train = [tasks.train_tasks(MiniWoB(), params, i) for i in (1, 2)]
+    explorer = tasks.explorer_tasks(MiniWoB(), params, 1, ["click-test-2"])
+    test = tasks.test_tasks(MiniWoB(), params)
     assert [t.seed for t in train[0][:6]] == [301_000 + i for i in range(6)]
     assert [t.seed for t in explorer] == [301_500 + i for i in range(5)]
     assert [(t.name, t.seed, t.split) for t in test if t.name in ("click-test-2", "click-test-transfer")] == [
@@ -157,7 +157,7 @@ async def test_seeds_of_different_purposes_never_meet():
 
 async def test_a_share_of_the_seeds_is_held_out():
     """A quarter, within four standard errors of 500 seeds; a task name does not matter, and more share holds more."""
-    found = tasks.train_tasks(load_params("smoke", {"tasks.train_seeds": 500}).params, 1)
+    found = tasks.train_tasks(MiniWoB(), load_params("smoke", {"tasks.train_seeds": 500}).params, 1)
     by_name = [{t.seed for t in found if t.name == name and tasks.held_out(t, 0.25)} for name in SMOKE.tasks.train]
     assert by_name[0] == by_name[1] == by_name[2]
     assert len(by_name[0]) / 500 == pytest.approx(0.25, abs=4 * (0.25 * 0.75 / 500) ** 0.5)
@@ -165,5 +165,6 @@ async def test_a_share_of_the_seeds_is_held_out():
 
 
 async def test_an_unknown_task_is_refused_with_the_nearest():
+    params = load_params("smoke", {"tasks.held_out": ["click-buton"]}).params
     with pytest.raises(ParamsError, match="miniwob has no task 'click-buton' .*: did you mean click-button"):
-        MiniWoB(["click-buton"])
+        tasks.open_suite(params)

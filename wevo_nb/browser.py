@@ -17,6 +17,7 @@ from playwright.async_api import Browser, Error, Page, async_playwright
 from wevo_nb.observation import format_page
 from wevo_nb.params import BrowserParams, ObservationParams
 from wevo_nb.schema import Action, Observation, Task
+from wevo_nb.tasks import Visit
 
 FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
@@ -86,7 +87,7 @@ class BrowserEnv:
         self.browser, self.suite, self.params, self.format = browser, suite, params, observation
         self.context = None
         self.page: Page | None = None
-        self.task: Task | None = None
+        self.visit: Visit | None = None
         self.goal = ""
 
     async def reset(self, task: Task) -> Observation:
@@ -95,7 +96,7 @@ class BrowserEnv:
             raise BrowserMissing("the browser has ended: run the same command again, it goes on where it was")
         await self.close()
         width, height = self.params.viewport
-        self.task = task
+        self.visit = await self.suite.visit(task)
         self.context = await self.browser.new_context(viewport={"width": width, "height": height})
         self.context.set_default_timeout(self.params.deadline_ms * 5)
         await self.context.add_init_script(path=OBSERVER)
@@ -118,19 +119,22 @@ class BrowserEnv:
         if self.context is not None:
             await self.context.close()
             self.context = self.page = None
+        if self.visit is not None:
+            await self.visit.close()
+            self.visit = None
 
     async def screenshot(self) -> bytes:
         """The window as png."""
         return await self.page.screenshot()
 
     async def _open(self) -> Observation:
-        await self.page.goto(self.suite.url(self.task), wait_until="load")
-        self.goal = await self.suite.start(self.page, self.task)
+        await self.page.goto(self.visit.url, wait_until="load")
+        self.goal = await self.visit.start(self.page)
         await self._settle()
         return await self._observe("")
 
     async def _observe(self, note: str) -> Observation:
-        done, reward = await self.suite.state(self.page)
+        done, reward = await self.visit.state(self.page)
         seen = await self.page.evaluate("() => window.__wevo.observe()")
         limits = self.format
         text = format_page(

@@ -32,7 +32,6 @@ class Section(BaseModel):
 
 
 class TaskParams(Section):
-    suite: Literal["miniwob"]
     train: Annotated[tuple[str, ...], Field(min_length=1)]
     held_out: tuple[str, ...]
     train_seeds: Annotated[int, Field(ge=1, le=500)]
@@ -105,6 +104,7 @@ class PolicyParams(Section):
 
 
 class CollectParams(Section):
+    suite: Literal["miniwob", "sites"]
     temperature: Temperature
     explorer_episodes: Annotated[int, Field(ge=0, le=500)]
     judge: Literal["reward", "llm"]
@@ -260,8 +260,12 @@ def load_params(profile: str, overrides: dict[str, Any] | None = None) -> Resolv
         raise ParamsError(f"overrides is {overrides!r}: it must be a mapping, e.g. {{'wmla': {{'k': 5}}}}")
     base = _read(ROOT / "params" / "base.yaml")
     named = _read(ROOT / "params" / f"{profile}.yaml")
+    given = undot(overrides or {})
+    of_suites = {"base": base.pop("suites", {}), profile: named.pop("suites", {})}
+    suite = merge(merge(base, named), given).get("collect", {}).get("suite")
+    for_suite = [(f"{layer}, suite {suite}", suites[suite]) for layer, suites in of_suites.items() if suite in suites]
     merged, layers = base, {}
-    for layer, values in ((profile, named), ("overrides", undot(overrides or {}))):
+    for layer, values in ((profile, named), *for_suite, ("overrides", given)):
         _refuse_unknown(values, base, layer)
         merged = merge(merged, values)
         layers |= {key: layer for key in flatten(values)}

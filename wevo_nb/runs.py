@@ -196,13 +196,15 @@ def open_stage(
 ) -> Stage:
     """The stage `name` of `run`, which reads `sections` of the params and the finished stages `inputs`.
 
+    A section may be one key of one: `collect.suite`.
+
     Raises StageError where an input is not done, the folder holds other params, or another
     process works in it.
     """
     everything = resolved.params.model_dump(mode="json")
     spec = {
         "version": version,
-        "params": {"seed": everything["seed"]} | {section: everything[section] for section in sections},
+        "params": {"seed": everything["seed"]} | {section: _section(everything, section) for section in sections},
         "inputs": {other: signature(run, other) for other in inputs},
     }
     stage = Stage(run, name, spec)
@@ -218,6 +220,11 @@ def open_stage(
         if not (run_folder(run) / "run.json").exists():
             write_json(run_folder(run) / "run.json", made)
     return stage
+
+
+def _section(params: dict, name: str) -> object:
+    section, _, key = name.partition(".")
+    return params[section][key] if key else params[section]
 
 
 def signature(run: str, name: str) -> str:

@@ -13,6 +13,9 @@ from typing import Literal, Protocol
 from pydantic import BaseModel, ConfigDict
 
 Outcome = Literal["success", "failure", "unscored"]
+# Where a task may be used: to learn from; known kinds with new seeds or entities; new kinds; new sites.
+Split = Literal["train", "test_seeds", "test_tasks", "test_sites"]
+Problem = Literal["unreadable", "no_element", "not_usable", "stale", "refused"]
 
 
 class Record(BaseModel):
@@ -22,18 +25,36 @@ class Record(BaseModel):
 
 
 class Task(Record):
-    """One thing to do: a task of a suite with a seed that fixes its page and its goal."""
+    """One thing to do: a task of a suite with a seed that fixes its page and its goal.
+
+    `name` is the task's kind: a page of MiniWoB++, a template of the local sites, a live site.
+    """
 
     suite: str
     name: str
     seed: int
     goal: str = ""  # known after the first reset where the page itself states it
-    split: Literal["train", "test_seeds", "test_tasks"] = "train"
+    site: str = ""
+    split: Split = "train"
 
     @property
     def key(self) -> str:
         """Name of this task in files, e.g. `miniwob/click-button/7`."""
         return f"{self.suite}/{self.name}/{self.seed}"
+
+
+class Effect(Record):
+    """What the last action did, beside the page that followed."""
+
+    problem: Problem | None = None  # why nothing was done; the note of the observation says it in words
+    changed: bool = False  # the page that is seen differs from the one before
+    navigated: bool = False
+    opened: int = 0  # new tabs
+    dialogs: tuple[str, ...] = ()  # e.g. "confirm 'Really?' accepted"
+    download: str = ""  # name of the file
+    blocked: tuple[str, ...] = ()  # hosts that may not be reached and were asked for
+    partial: bool = False  # the page had not settled by the deadline
+    ms: int = 0
 
 
 class Observation(Record):
@@ -42,18 +63,27 @@ class Observation(Record):
     text: str
     url: str = ""
     title: str = ""
+    tabs: tuple[str, ...] = ()  # titles of the open tabs; only where there are several, or the format shows them
+    tab: int = 0  # the current one
+    above: int = 0  # pixels of the page above the window, and below it
+    below: int = 0
     goal: str = ""
     note: str = ""  # what the last action did, where the page alone does not tell
+    effect: Effect | None = None
+    blocked: str = ""  # why the site does not let a program in, e.g. a human-verification page
     done: bool = False
     reward: float | None = None  # only with done: the page's own reward, or P(success) if imagined
+
+
+Verb = Literal["click", "type", "select", "scroll", "wait", "goback", "restart", "goto", "tab", "stop"]
 
 
 class Action(Record):
     """One action of the grammar in actions.py."""
 
-    verb: Literal["click", "type", "scroll", "wait", "goback", "restart", "stop"]
-    id: int | None = None
-    text: str = ""  # what to type, where to scroll, what to answer
+    verb: Verb
+    id: int | None = None  # of an element; of a tab for `tab`
+    text: str = ""  # what to type, to select, where to scroll or go, what to answer
     enter: bool = False  # press Enter after typing
 
 
@@ -102,7 +132,7 @@ class Trajectory(Record):
     environment: str
     steps: tuple[Step, ...]
     final: Observation
-    ended: Literal["done", "stop", "limit", "dead_end", "error"]
+    ended: Literal["done", "stop", "limit", "dead_end", "stuck", "blocked", "error"]
     verdict: Verdict | None = None
     attempt: int = 0
     error: str = ""

@@ -11,11 +11,10 @@ import functools
 import http.server
 import importlib.util
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 
 from wevo_nb.params import ParamsError
-from wevo_nb.schema import Task
+from wevo_nb.schema import Split, Task
 
 HIDDEN = "#query,#reward-display,#click-canvas,#sync-task-cover{display:none!important}"
 START = """seed => {
@@ -29,19 +28,29 @@ STATE = "() => [window.WOB_DONE_GLOBAL, window.WOB_RAW_REWARD_GLOBAL]"
 
 
 class MiniWoB:
-    """Serves the task pages while it is open: `with MiniWoB(names) as suite: ...`."""
+    """Serves the task pages while it is open: `with MiniWoB() as suite: ...`."""
 
     name = "miniwob"
+    licence = "MiniWoB++ of the Farama Foundation, MIT; the pages come with the wheel `miniwob`"
 
-    def __init__(self, names: Sequence[str]):
-        """Raises ParamsError where a name is no task page of the wheel."""
+    def __init__(self):
         self.folder = pages_folder()
-        known = task_names()
-        for name in names:
-            if name not in known:
-                near = ", ".join(difflib.get_close_matches(name, known, n=3)) or f"{known[0]}, ... ({len(known)} tasks)"
-                raise ParamsError(f"miniwob has no task '{name}' (tasks.train, tasks.held_out): did you mean {near}?")
+        self.known = task_names()
         self.server: http.server.ThreadingHTTPServer | None = None
+
+    def tasks(self) -> list[Task]:
+        """Seed 0 of every page."""
+        return [Task(suite=self.name, name=name, seed=0) for name in self.known]
+
+    def draw(self, name: str, split: Split, start: int, count: int) -> list[Task]:
+        """Seeds `start`, `start` + 1, ... of a page. Raises ParamsError where the wheel has no such page."""
+        if name not in self.known:
+            near = (
+                ", ".join(difflib.get_close_matches(name, self.known, n=3))
+                or f"{self.known[0]}, ... ({len(self.known)} tasks)"
+            )
+            raise ParamsError(f"miniwob has no task '{name}' (tasks.train, tasks.held_out): did you mean {near}?")
+        return [Task(suite=self.name, name=name, seed=start + i, split=split) for i in range(count)]
 
     def __enter__(self) -> MiniWoB:
         handler = functools.partial(_QuietHandler, directory=str(self.folder))
@@ -53,18 +62,31 @@ class MiniWoB:
         self.server.shutdown()
         self.server.server_close()
 
-    def url(self, task: Task) -> str:
-        return f"http://127.0.0.1:{self.server.server_address[1]}/miniwob/{task.name}.html"
+    async def visit(self, task: Task) -> MiniWoBVisit:
+        return MiniWoBVisit(f"127.0.0.1:{self.server.server_address[1]}", task)
 
-    async def start(self, page, task: Task) -> str:
-        """Starts the episode on a loaded Playwright page; returns the goal."""
+
+class MiniWoBVisit:
+    """One page with one seed. Rewards are from -1 to 1; there is no answer to give."""
+
+    def __init__(self, address: str, task: Task):
+        self.task = task
+        self.url = f"http://{address}/miniwob/{task.name}.html"
+        self.hosts = {address: "miniwob"}
+
+    async def start(self, page) -> str:
         await page.add_style_tag(content=HIDDEN)
-        return " ".join((await page.evaluate(START, task.seed)).split())
+        return " ".join((await page.evaluate(START, self.task.seed)).split())
 
     async def state(self, page) -> tuple[bool, float | None]:
-        """Whether the episode is over, and then its reward from -1 to 1."""
         done, reward = await page.evaluate(STATE)
         return bool(done), float(reward) if done else None
+
+    async def answer(self, page, text: str) -> float | None:
+        return None
+
+    async def close(self):
+        """Nothing to give back: the pages are the same for all."""
 
 
 def pages_folder() -> Path:
