@@ -7,7 +7,8 @@ import pytest_asyncio
 from stand_ins import SMOKE, Scripted, seen, task
 
 from wevo_nb import tasks
-from wevo_nb.browser import BrowserEnv, Chromium
+from wevo_nb.browser import BrowserEnv
+from wevo_nb.chromium import Chromium
 from wevo_nb.judge import RewardJudge
 from wevo_nb.params import ParamsError, load_params
 from wevo_nb.policies import ModelPolicy, RandomPolicy
@@ -46,7 +47,8 @@ class Maker:
 
 
 def timeless(trajectories):
-    return [t.model_copy(update={"seconds": 0.0}) for t in trajectories]
+    steps = lambda t: tuple(step.model_copy(update={"ms": 0}) for step in t.steps)  # noqa: E731
+    return [t.model_copy(update={"seconds": 0.0, "steps": steps(t)}) for t in trajectories]
 
 
 async def explore(make, path, jobs=JOBS, *, seed=0, concurrency=3) -> list[Trajectory]:
@@ -126,10 +128,10 @@ async def test_how_an_episode_ends(chromium, suite):
     limit = await walked(SMOKE.policy, lambda request: request.choices[0])
     assert (limit.ended, len(limit.steps), limit.final.reward) == ("limit", 2, None)
     stopped = await walked(free, lambda request: "Thought: ok. Action: ```stop [done]```")
-    assert (stopped.ended, len(stopped.steps)) == ("stop", 1) and stopped.final == stopped.steps[0].observation
+    assert (stopped.ended, len(stopped.steps)) == ("stop", 1) and stopped.final.text == stopped.steps[0].observation.text
     unread = await walked(free, lambda request: "hm")
     assert unread.ended == "limit" and [s.valid for s in unread.steps] == [False, False]
-    assert unread.final.note.startswith("no 'Action:'") and unread.steps[1].observation.note == unread.final.note
+    assert unread.final.note.startswith("no action in 'hm'") and unread.steps[1].observation.note == unread.final.note
     only = WorldModelEnv(Scripted(lambda request: "same"), SMOKE.world_model, {one.key: seen("[1] button 'A'")})
     dead = await rollout(ModelPolicy(Scripted(lambda r: r.choices[0]), SMOKE.policy), only, one, max_steps=5)
     assert (dead.ended, len(dead.steps)) == ("dead_end", 1)

@@ -166,7 +166,7 @@ def check_machine(steps: list[Planned]):
     needing = [step for step in steps if step.notebook in NEED_BROWSER]
     if not needing:
         return
-    from wevo_nb.browser import BrowserMissing, Chromium, Error
+    from wevo_nb.chromium import BrowserMissing, Chromium, Error
 
     async def start():
         async with Chromium(needing[0].resolved.params.browser):

@@ -8,6 +8,7 @@ where it was. Errors are one message: exit status 2 before anything began, 1 aft
 from __future__ import annotations
 
 import csv
+import json
 import signal
 import sys
 import time
@@ -25,7 +26,8 @@ from wevo_nb import chain
 from wevo_nb.actions import thought_of
 from wevo_nb.params import ParamsError, load_params, merge, parse_setting
 from wevo_nb.runs import StageError, read_json, run_folder, set_aside
-from wevo_nb.schema import Observation, Trajectory
+from wevo_nb.schema import Observation, Split, Trajectory
+from wevo_nb.tasks import listing
 
 LINE_EVERY_S = 20  # between lines of progress where there is no terminal
 STATES = {
@@ -125,6 +127,44 @@ def params(profile: Profile = "demo", settings: Settings = None):
             style = "" if row["set by"] == "base" else "bold"
             table.add_row(row["key"], Text(row["value"]), row["set by"], style=style)
         console.print(table)
+
+
+@app.command()
+def tasks(
+    suite: Annotated[str | None, typer.Argument(help="By default all suites, with their counts.")] = None,
+    split: Annotated[Split | None, typer.Option("--split", help="Only tasks of this split.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many tasks.")] = None,
+    download: Annotated[bool, typer.Option("--download", help="Fetch the suite's files from their owners.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for other programs.")] = False,
+):
+    """List the task suites, or the tasks of one: id, site, template, split and goal."""
+    with plain_errors():
+        if suite is None and (download or split or limit):
+            raise ParamsError("--download, --split and --limit go with a suite, e.g. wevo tasks webvoyager --download")
+        if download:
+            shown = listing.download(suite)
+        else:
+            shown = listing.listing(suite, split, limit) if suite else listing.overview()
+        if as_json:
+            print(json.dumps(shown, ensure_ascii=False, indent=1))
+        else:
+            console.print(Group(*(file_lines if download else task_lines if suite else suite_lines)(shown)))
+
+
+@app.command()
+def replay(trajectory: Annotated[str, typer.Argument(help="RUN/STAGE, then #number or #key.")]):
+    """Do a recorded episode again with the network off and compare its pages; exit status 1 where one differs.
+
+    The run has to be made with --set browser.har=record. For example: wevo replay demo/iter-1/01_collect#3
+    """
+    with plain_errors():
+        checks = replay_checks(trajectory)
+        for check in checks:
+            said = f"differs\n{check.difference}" if check.difference else "is the same"
+            console.print(Text(f"page {check.number} {check.url} {said}", "red" if check.difference else ""))
+        console.print(f"{sum(not check.difference for check in checks)} of {len(checks)} pages are the same")
+    if any(check.difference for check in checks):
+        raise typer.Exit(1)
 
 
 # -- run
@@ -275,6 +315,64 @@ def page_lines(title: str, seen: Observation) -> Iterator[Text]:
     if seen.note:
         yield Text(f"note: {seen.note}", "yellow")
     yield Text(seen.text or "(empty)")
+
+
+# -- tasks
+
+
+def suite_lines(suites: list[dict]) -> Iterator[Table | Text]:
+    """Each suite with its counts, and how to get those that are not here."""
+    yield (table := Table("suite", "tasks", "splits", "licence", box=None, header_style="bold"))
+    for one in suites:
+        total = "not here" if one["missing"] else f"{one['total']:,}"
+        table.add_row(one["suite"], total, split_counts(one["splits"]), Text(one["licence"]))
+    for one in suites:
+        if one["missing"]:
+            yield Text(f"{one['suite']}: {one['missing'].splitlines()[0]}", "yellow")
+    yield Text("one suite: wevo tasks NAME; files of their owners: wevo tasks NAME --download")
+
+
+def task_lines(shown: dict) -> Iterator[Table | Text]:
+    """The tasks of a suite as a table, under its licence, over the totals."""
+    yield Text(f"{shown['suite']}: {shown['licence']}", "bold")
+    if shown["about"]:
+        yield Text(shown["about"])
+    rows = shown["tasks"]
+    table = Table(*(rows[0] if rows else ["id"]), box=None, header_style="bold")
+    for row in rows:
+        table.add_row(*(Text(value) for value in row.values()))
+    yield table
+    yield Text(f"{len(rows)} of {shown['chosen']:,} shown; in all {shown['total']:,}: {split_counts(shown['splits'])}")
+
+
+def file_lines(files: list[dict]) -> Iterator[Text]:
+    for one in files:
+        yield Text(f"{one['file']} is here, from {one['address']} (SHA-256 {one['checksum']})")
+
+
+def split_counts(splits: dict[str, int]) -> str:
+    return ", ".join(f"{split} {count:,}" for split, count in splits.items())
+
+
+# -- replay
+
+
+def replay_checks(where: str) -> list:
+    """Of `RUN/STAGE#...`: every page of the trajectory, compared with what it is when done again."""
+    import asyncio
+
+    from wevo_nb.replay import replay
+    from wevo_nb.tasks import suite_named
+
+    found, place = find_trajectory(where), where.partition("#")[0]
+    run, _, stage = place.partition("/")
+    if not stage or place.endswith(".jsonl"):
+        raise StageError(
+            f"'{place}' is no RUN/STAGE such as demo/iter-1/01_collect: recordings lie in a stage's folder"
+        )
+    params = load_params(*chain.made_with(run)).params
+    with suite_named(found.task.suite) as suite:
+        return asyncio.run(replay(found, run_folder(run) / stage, suite, params))
 
 
 # -- errors

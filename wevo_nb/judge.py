@@ -24,8 +24,9 @@ class RewardJudge:
         self.threshold, self.name = threshold, name
 
     async def judge(self, trajectory: Trajectory) -> Verdict:
-        if trajectory.ended == "error":
-            return Verdict(outcome="unscored", judge=self.name, reason=trajectory.error)
+        if trajectory.ended in ("error", "blocked"):
+            reason = trajectory.error or trajectory.final.blocked
+            return Verdict(outcome="unscored", judge=self.name, reason=reason)
         reward = trajectory.final.reward
         if reward is None:
             return Verdict(outcome="failure", judge=self.name, reason=f"no end ({trajectory.ended})")
@@ -40,8 +41,9 @@ class LLMJudge:
         self.model, self.seed, self.name = model, seed, f"llm {model.name}"
 
     async def judge(self, trajectory: Trajectory) -> Verdict:
-        if trajectory.ended == "error":
-            return Verdict(outcome="unscored", judge=self.name, reason=trajectory.error)
+        if trajectory.ended in ("error", "blocked"):
+            reason = trajectory.error or trajectory.final.blocked
+            return Verdict(outcome="unscored", judge=self.name, reason=reason)
         reply = await ask(
             self.model, Request(messages=judge_messages(trajectory), choices=JUDGE_REPLIES, seed=self.seed)
         )

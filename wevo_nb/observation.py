@@ -1,8 +1,9 @@
 """The text form of a page, and the difference of two pages.
 
-A page is one line an element, `[id] role 'name' property: value`, indented by tabs, ids
-counted from 1 and valid for that page alone. The difference (`changes`) lists what an action
-altered, line by line; `apply_changes` rebuilds the next page from it. Used by every notebook.
+A page is a header (tabs, URL, how much lies outside the window) and one line an element,
+`[id] role 'name' property: value`, indented by tabs, ids counted from 1 and valid for that page
+alone. The difference (`changes`) lists what an action altered, line by line; `apply_changes`
+rebuilds the next page from it. Used by every notebook.
 Source: the accessibility-tree observation of WebEvolver and the change abstraction of WMA.
 """
 
@@ -13,12 +14,14 @@ import re
 from collections import Counter
 from typing import NamedTuple
 
+from wevo_nb.schema import Observation
+
 NAME = r"'(?:[^'\\]|\\.)*'"
 LINE = re.compile(rf"^(\t*)\[(\d+)\] (\w+)(?: ({NAME}))?((?: \w+: (?:{NAME}|\w+))*)$")
 BODY = re.compile(rf"^\t*\w+(?: {NAME})?(?: \w+: (?:{NAME}|\w+))*$")
 CHANGE = re.compile(r"^([~+-])\[(\d+)\](?: (.*))?$")
 CLICKABLE = frozenset(
-    "button link checkbox radio clickable tab menuitem option slider combobox treeitem "
+    "button link checkbox radio clickable tab menuitem menuitemcheckbox menuitemradio option slider combobox treeitem "
     "textbox searchbox spinbutton switch".split()
 )
 TYPEABLE = frozenset("textbox searchbox spinbutton".split())
@@ -56,22 +59,41 @@ def is_page(text: str) -> bool:
     return all(lines) and [int(m[2]) for m in lines] == list(range(1, len(lines) + 1))
 
 
-def format_page(elements: list[dict], *, max_elements: int, name_chars: int, indent: bool) -> str:
+def format_page(elements: list[dict], *, max_elements: int, max_chars: int, name_chars: int, indent: bool) -> str:
     """Text of what observer.js returned: dicts of role, name, depth and properties.
 
-    Elements beyond `max_elements` are left out; a last line says how many.
+    Elements beyond `max_elements`, or beyond `max_chars` in all, are left out; a last line says how many.
     """
-    bodies = []
+    bodies, chars = [], 0
     for element in elements[:max_elements]:
         name = element["name"]
         name = name if len(name) <= name_chars else name[: name_chars - 1].rstrip() + "…"
         properties = "".join(f" {k}: {_value(v, name_chars)}" for k, v in element["properties"].items())
         tabs = "\t" * element["depth"] if indent else ""
-        bodies.append(f"{tabs}{element['role']}" + (f" {quote(name)}" if name else "") + properties)
-    left = len(elements) - max_elements
+        body = f"{tabs}{element['role']}" + (f" {quote(name)}" if name else "") + properties
+        chars += len(body) + len(f"[{len(bodies) + 1}] \n")
+        if chars > max_chars:
+            break
+        bodies.append(body)
+    left = len(elements) - len(bodies)
     if left > 0:
-        bodies.append(f"note {quote(f'{left} more elements')}")
+        bodies.append(f"note {quote(f'… {left} more elements below')}")
     return number(bodies)
+
+
+def header(observation: Observation) -> str:
+    """The lines above the elements: tabs, URL, and pixels of the page outside the window. Empty without tabs.
+
+    Titles and URLs stand in quotes on one line, like names: page text cannot start a line.
+    """
+    if not observation.tabs:
+        return ""
+    tabs = [
+        f"Tab {i}{' (current)' if i == observation.tab else ''}: {quote(title)}"
+        for i, title in enumerate(observation.tabs)
+    ]
+    where = f"Window: {observation.above} px above, {observation.below} px below"
+    return "\n".join([*tabs, f"URL: {quote(observation.url)}", where]) + "\n"
 
 
 def number(bodies: list[str]) -> str:

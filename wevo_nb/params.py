@@ -14,6 +14,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from wevo_nb.schema import Verb
+
 ROOT = Path(__file__).resolve().parent.parent
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
@@ -38,6 +40,7 @@ class TaskParams(Section):
     test_seeds: Positive
     held_out_seeds: Count
     max_steps: Positive
+    max_repeats: Positive
 
     @model_validator(mode="after")
     def _held_out_means_held_out(self):
@@ -53,10 +56,18 @@ class BrowserParams(Section):
     viewport: tuple[Positive, Positive]
     quiet_ms: Positive
     deadline_ms: Positive
+    navigation_ms: Positive
+    dialogs: Literal["accept", "dismiss"]
+    goto: bool
+    offline: bool
+    har: Literal["record", "replay"] | None
 
 
 class ObservationParams(Section):
+    format: Literal["wevo", "v0"]
+    header: bool
     max_elements: Positive
+    max_chars: Positive
     name_chars: Annotated[int, Field(ge=8)]
     indent: bool
 
@@ -95,16 +106,14 @@ class PolicyParams(Section):
     reply: Literal["choose", "generate"]
     prompt: Literal["short", "full"]
     history: Count
-    verbs: Annotated[
-        tuple[Literal["click", "type", "scroll", "wait", "goback", "restart", "stop"], ...], Field(min_length=1)
-    ]
+    verbs: Annotated[tuple[Verb, ...], Field(min_length=1)]
     no_repeat: bool
     max_choices: Positive
     max_tokens: Positive
 
 
 class CollectParams(Section):
-    suite: Literal["miniwob", "sites"]
+    suite: Literal["miniwob", "sites", "webvoyager", "mind2web", "openwebvoyager", "gaia_web", "simpleqa"]
     temperature: Temperature
     explorer_episodes: Annotated[int, Field(ge=0, le=500)]
     judge: Literal["reward", "llm"]

@@ -13,7 +13,7 @@ import random
 import re
 from collections.abc import Sequence
 
-from wevo_nb.actions import ReplyError, format_reply, parse_reply
+from wevo_nb.actions import ReplyError, alias_of, format_reply, parse_reply
 from wevo_nb.llm import Model, Request
 from wevo_nb.observation import CLICKABLE, TYPEABLE, parse_page
 from wevo_nb.params import PolicyParams
@@ -156,7 +156,7 @@ def valid_replies(
 def decision_of(reply: str) -> Decision:
     """A reply with the action read from it, or with why none could be read."""
     try:
-        return Decision(reply=reply, action=parse_reply(reply))
+        return Decision(reply=reply, action=parse_reply(reply), alias=alias_of(reply))
     except ReplyError as problem:
         return Decision(reply=reply, action=None, error=str(problem))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wevo_nb.actions import format_action
-from wevo_nb.observation import parse_page
+from wevo_nb.observation import header, parse_page
 from wevo_nb.schema import Action, Observation, Step, Task, Trajectory
 
 Messages = tuple[dict[str, str], ...]
@@ -103,7 +103,7 @@ def describe(action: Action, observation: Observation) -> str:
 
 def _page(observation: Observation) -> str:
     note = f"\nNOTE: {observation.note}" if observation.note else ""
-    return f"OBSERVATION:\n{observation.text}{note}"
+    return f"OBSERVATION:\n{header(observation)}{observation.text}{note}"
 
 
 def _system(content: str) -> dict[str, str]:

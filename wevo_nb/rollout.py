@@ -12,37 +12,57 @@ import time
 from collections.abc import Callable, Sequence
 
 from wevo_nb.runs import JSONL
-from wevo_nb.schema import Environment, Judge, Observation, Policy, Step, Task, Trajectory
+from wevo_nb.schema import Effect, Environment, Judge, Observation, Policy, Step, Task, Trajectory
 
 RETRIES = 1  # of an episode that its environment broke off
 
 
 async def rollout(
-    policy: Policy, environment: Environment, task: Task, *, max_steps: int, attempt: int = 0
+    policy: Policy,
+    environment: Environment,
+    task: Task,
+    *,
+    max_steps: int,
+    max_repeats: int = 3,
+    attempt: int = 0,
 ) -> Trajectory:
-    """One episode of at most `max_steps` actions. Raises what the environment raises."""
+    """One episode of at most `max_steps` actions. Raises what the environment raises.
+
+    The same reply on the very same page `max_repeats` times in a row ends it as stuck.
+    """
     started = time.perf_counter()
     observation = await environment.reset(task)
     if observation.goal:
         task = task.model_copy(update={"goal": observation.goal})
     steps: list[Step] = []
-    ended = "done" if observation.done else None
+    ended = "blocked" if observation.blocked else "done" if observation.done else None
     while ended is None:
         decision = await policy.act(task, steps, observation)
+        acting = time.perf_counter()
         if decision is None:
             ended = "dead_end"
             break
         if decision.action is None:
-            following = observation.model_copy(update={"note": decision.error})
-        elif decision.action.verb == "stop":
-            following = observation.model_copy(update={"note": ""})
+            unread = {"note": decision.error, "effect": Effect(problem="unreadable")}
+            following = observation.model_copy(update=unread)
         else:
             following = await environment.step(decision.action)
-        steps.append(Step(observation=observation, decision=decision, valid=not following.note))
+        steps.append(
+            Step(
+                observation=observation,
+                decision=decision,
+                valid=following.problem is None,
+                ms=round(1000 * (time.perf_counter() - acting)),
+            )
+        )
         if decision.action is not None and decision.action.verb == "stop":
             ended = "stop"
+        elif following.blocked:
+            ended = "blocked"
         elif following.done:
             ended = "done"
+        elif repeats(steps) >= max_repeats:
+            ended = "stuck"
         elif len(steps) >= max_steps:
             ended = "limit"
         observation = following
@@ -58,6 +78,17 @@ async def rollout(
     )
 
 
+def repeats(steps: Sequence[Step]) -> int:
+    """How often the last step, page and action alike, was done in a row. Waiting is no repeat."""
+    count = 0
+    for step in reversed(steps):
+        same = step.observation.text == steps[-1].observation.text and step.decision.action == steps[-1].decision.action
+        if not same or (step.decision.action is not None and step.decision.action.verb == "wait"):
+            break
+        count += 1
+    return count
+
+
 async def rollout_many(
     policy: Policy,
     make_environment: Callable[[], Environment],
@@ -65,6 +96,7 @@ async def rollout_many(
     sink: JSONL,
     *,
     max_steps: int,
+    max_repeats: int = 3,
     concurrency: int,
     judge: Judge | None = None,
     bar=None,
@@ -81,7 +113,7 @@ async def rollout_many(
 
     async def work():
         for _, task, attempt in waiting:
-            one = await _guarded(policy, make_environment, task, max_steps, attempt)
+            one = await _guarded(policy, make_environment, task, max_steps, max_repeats, attempt)
             sink.append(one.model_copy(update={"verdict": await judge.judge(one)}) if judge else one)
             if bar is not None:
                 bar.update()
@@ -96,13 +128,15 @@ async def rollout_many(
     return [sink.records[key] for key in keys]
 
 
-async def _guarded(policy, make_environment, task: Task, max_steps: int, attempt: int) -> Trajectory:
+async def _guarded(policy, make_environment, task: Task, max_steps: int, max_repeats: int, attempt: int) -> Trajectory:
     """An episode in an environment of its own, which is closed whatever happens."""
     problem: Exception | None = None
     for _ in range(RETRIES + 1):
         environment = make_environment()
         try:
-            return await rollout(policy, environment, task, max_steps=max_steps, attempt=attempt)
+            how = {"max_steps": max_steps, "max_repeats": max_repeats, "attempt": attempt}
+            one = await rollout(policy, environment, task, **how)
+            return one.model_copy(update={"error": f"tried again after {_said(problem)}"}) if problem else one
         except environment.errors as error:
             problem = error
         finally:
@@ -115,5 +149,9 @@ async def _guarded(policy, make_environment, task: Task, max_steps: int, attempt
         final=Observation(text=""),
         ended="error",
         attempt=attempt,
-        error=f"{type(problem).__name__}: {problem}"[:300],
+        error=_said(problem),
     )
+
+
+def _said(problem: Exception | None) -> str:
+    return f"{type(problem).__name__}: {problem}"[:300]

@@ -54,7 +54,6 @@ class Effect(Record):
     download: str = ""  # name of the file
     blocked: tuple[str, ...] = ()  # hosts that may not be reached and were asked for
     partial: bool = False  # the page had not settled by the deadline
-    ms: int = 0
 
 
 class Observation(Record):
@@ -63,7 +62,7 @@ class Observation(Record):
     text: str
     url: str = ""
     title: str = ""
-    tabs: tuple[str, ...] = ()  # titles of the open tabs; only where there are several, or the format shows them
+    tabs: tuple[str, ...] = ()  # titles of the open tabs, where the header is shown
     tab: int = 0  # the current one
     above: int = 0  # pixels of the page above the window, and below it
     below: int = 0
@@ -71,6 +70,12 @@ class Observation(Record):
     note: str = ""  # what the last action did, where the page alone does not tell
     effect: Effect | None = None
     blocked: str = ""  # why the site does not let a program in, e.g. a human-verification page
+
+    @property
+    def problem(self) -> Problem | None:
+        """Why the last action was not done."""
+        return self.effect.problem if self.effect else None
+
     done: bool = False
     reward: float | None = None  # only with done: the page's own reward, or P(success) if imagined
 
@@ -101,6 +106,7 @@ class Decision(Record):
     reply: str
     action: Action | None
     error: str = ""
+    alias: str = ""  # the word it used in place of a verb of the grammar
     candidates: tuple[Candidate, ...] = ()
 
 
@@ -110,6 +116,7 @@ class Step(Record):
     observation: Observation
     decision: Decision
     valid: bool = True  # False: the environment could not carry the action out
+    ms: int = 0  # of the action, until the next page was read
 
 
 class Verdict(Record):

@@ -18,7 +18,7 @@ from wevo_nb.llm import Model, Request
 from wevo_nb.observation import apply_changes, changes, is_page
 from wevo_nb.params import WorldModelParams
 from wevo_nb.prompts import Messages, world_model_messages
-from wevo_nb.schema import Action, Decision, Observation, Step, Task, Trajectory
+from wevo_nb.schema import Action, Decision, Effect, Observation, Step, Task, Trajectory
 
 WORDS = {"success": "done success", "failure": "done fail", "changed": "changed", "same": "same"}
 UNREAD = "the predicted page cannot be read"
@@ -180,6 +180,7 @@ async def predict(
             done=done,
             reward=probabilities["success"] if done else None,
             note="" if readable else UNREAD,
+            effect=Effect(problem=None if readable else "unreadable"),
         )
         out.append(Prediction(probabilities, outcome, following, readable))
     return out

@@ -1,0 +1,99 @@
+"""What happens in a context beside the page that is seen: requests, dialogs, new tabs, downloads, crashes.
+
+Used by browser.py: `begin()` before an action, then the fields tell what has happened since.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from playwright.async_api import BrowserContext, Dialog, Download, Page, Request, Response, Route, WebSocketRoute
+
+from wevo_nb.observation import quote
+
+AWAITED = frozenset("document xhr fetch script stylesheet".split())  # kinds of request that change what is seen
+SHOWN_AS_PAGE = ("text/", "application/xhtml", "application/xml", "image/", "application/json")
+
+
+class Traffic:
+    """Listens to one context."""
+
+    def __init__(self, context: BrowserContext, dialogs: str):
+        self.answer = dialogs
+        self.crashed = False
+        self.pending: set[Request] = set()
+        self.begin()
+        context.on("page", self._page)
+        context.on("dialog", self._dialog)
+        context.on("request", self._request)
+        context.on("response", self._response)
+        context.on("requestfinished", self._ended)
+        context.on("requestfailed", self._ended)
+
+    def begin(self):
+        """Forgets what has happened; requests that are under way are not waited for again."""
+        self.before = set(self.pending)
+        self.opened: list[Page] = []
+        self.dialogs: list[str] = []
+        self.blocked: set[str] = set()
+        self.download = ""
+        self.document = ""  # type of what was opened, where it is no page
+        self.navigated = False
+        self.status: int | None = None  # of the last page that came
+
+    def waiting(self) -> bool:
+        """Whether something that was asked for since `begin` is still to come."""
+        return bool(self.pending - self.before)
+
+    async def refuse(self, route: Route):
+        self.blocked.add(urlsplit(route.request.url).netloc)
+        await route.abort("blockedbyclient")
+
+    def refuse_socket(self, socket: WebSocketRoute):
+        self.blocked.add(urlsplit(socket.url).netloc)
+        return socket.close()
+
+    def _page(self, page: Page):
+        if len(page.context.pages) > 1:
+            self.opened.append(page)
+        page.on("crash", self._crash)
+        page.on("download", self._download)
+        page.on("filechooser", lambda _: self.dialogs.append("a file chooser, which was cancelled"))
+        page.on("framenavigated", lambda frame: self._navigation(frame.parent_frame is None and frame.url))
+
+    def _navigation(self, url: str | bool):
+        self.navigated = self.navigated or bool(url and url != "about:blank")
+
+    def _crash(self, _):
+        self.crashed = True
+
+    async def _dialog(self, dialog: Dialog):
+        leave = dialog.type == "beforeunload"
+        accept = leave or self.answer == "accept"
+        message = f" {quote(dialog.message[:200])}" if dialog.message else ""
+        self.dialogs.append(f"{dialog.type}{message}, {'accepted' if accept else 'dismissed'}")
+        await (
+            dialog.accept(dialog.default_value)
+            if accept and dialog.type == "prompt"
+            else dialog.accept()
+            if accept
+            else dialog.dismiss()
+        )
+
+    async def _download(self, download: Download):
+        self.download = download.suggested_filename
+        await download.cancel()
+
+    def _request(self, request: Request):
+        if request.resource_type in AWAITED:
+            self.pending.add(request)
+
+    def _ended(self, request: Request):
+        self.pending.discard(request)
+
+    def _response(self, response: Response):
+        if response.request.resource_type != "document" or response.request.frame.parent_frame is not None:
+            return
+        self.status = response.status
+        kind = response.headers.get("content-type", "text/html").partition(";")[0].strip()
+        self.document = "" if kind.startswith(SHOWN_AS_PAGE) else kind
