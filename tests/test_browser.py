@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import http.server
-import threading
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
-from stand_ins import SMOKE, did
+from local_site import LocalSite, Visit, act, find
+from stand_ins import SMOKE
 
 from wevo_nb import chromium as chromium_module
 from wevo_nb.browser import BrowserEnv
 from wevo_nb.chromium import BrowserMissing, Chromium, find_chromium
-from wevo_nb.observation import is_page, parse_page
+from wevo_nb.observation import is_page
 from wevo_nb.schema import Task
 from wevo_nb.tasks.miniwob import MiniWoB
 
@@ -60,59 +58,9 @@ root.querySelector("button").onclick = () => { document.title = "clicked"; };
 PAGES = {"slotted": SLOTTED, "controls": CONTROLS, "overlay": OVERLAY, "shadow": SHADOW, "form": FORM}
 
 
-class Site:
-    """A suite of the pages above, served on localhost; nothing ever ends and nothing is rewarded."""
-
-    def __enter__(self) -> Site:
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self):
-                page = PAGES.get(self.path.strip("/"))
-                self.send_response(200 if page else 404)
-                self.send_header("Content-Type", "text/html; charset=utf-8")
-                self.end_headers()
-                self.wfile.write((page or "").encode())
-
-            def log_message(self, *_):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self.server.shutdown()
-        self.server.server_close()
-
-    async def visit(self, task: Task) -> SiteVisit:
-        return SiteVisit(f"127.0.0.1:{self.server.server_address[1]}", task)
-
-
-class SiteVisit:
-    def __init__(self, address: str, task: Task):
-        self.url, self.hosts = f"http://{address}/{task.name}", {address: "site"}
-
-    async def start(self, page) -> str:
-        return "look around"
-
-    async def state(self, page) -> tuple[bool, float | None]:
-        return False, None
-
-    async def answer(self, page, text: str) -> float | None:
-        return None
-
-    async def close(self):
-        pass
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def chromium():
-    async with Chromium(SMOKE.browser) as browser:
-        yield browser
-
-
 @pytest.fixture(scope="module")
 def site():
-    with Site() as one:
+    with LocalSite(PAGES) as one:
         yield one
 
 
@@ -120,30 +68,6 @@ def site():
 def miniwob():
     with MiniWoB() as suite:
         yield suite
-
-
-class Visit:
-    """An environment on one page, closed at the end: `async with Visit(...) as (env, first page): ...`."""
-
-    def __init__(self, chromium, suite, name: str, seed: int = 0):
-        self.env = BrowserEnv(chromium, suite, SMOKE.browser, SMOKE.observation)
-        self.task = Task(suite="site", name=name, seed=seed)
-
-    async def __aenter__(self):
-        return self.env, await self.env.reset(self.task)
-
-    async def __aexit__(self, *_):
-        await self.env.close()
-
-
-def find(observation, name: str) -> int:
-    """The id of the element of that name."""
-    [element] = [e for e in parse_page(observation.text) if e.name == name]
-    return element.id
-
-
-async def act(env, action: str):
-    return await env.step(did(action).action)
 
 
 # -- what is seen
@@ -315,7 +239,7 @@ async def test_miniwob_tells_full_partial_and_no_reward(chromium, miniwob):
 
 
 async def test_a_page_that_is_not_there_is_an_error_of_the_environment(chromium):
-    with Site() as gone:
+    with LocalSite(PAGES) as gone:
         pass
     env = BrowserEnv(chromium, gone, SMOKE.browser, SMOKE.observation)
     with pytest.raises(env.errors):

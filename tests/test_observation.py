@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from wevo_nb.observation import apply_changes, changed_bodies, changes, format_page, is_page, parse_page
 
-NO_LIMIT = {"max_elements": 1000, "name_chars": 1000, "indent": True}
+NO_LIMIT = {"max_elements": 1000, "max_chars": 10**6, "name_chars": 1000, "indent": True}
 names = st.one_of(st.text(max_size=12), st.lists(st.sampled_from(["'", "\\", "\n", "[3]", " ", "a: 'b'"])).map("".join))
 roles = st.sampled_from(["button", "link", "textbox", "StaticText", "checkbox"])
 properties = st.fixed_dictionaries({}, optional={"value": names, "checked": st.booleans()})
@@ -52,7 +52,7 @@ def test_the_lines_of_a_page():
         "\t[2] textbox value: 'a b' disabled: true",
         "\t[3] checkbox 'News' checked: true",
     ]
-    flat = format_page(found, max_elements=1000, name_chars=8, indent=False).split("\n")
+    flat = format_page(found, max_elements=1000, max_chars=1000, name_chars=8, indent=False).split("\n")
     assert flat == [r"[1] heading 'It\'s [9…'", "[2] textbox value: 'a b' disabled: true"] + [
         "[3] checkbox 'News' checked: true"
     ]
@@ -60,9 +60,9 @@ def test_the_lines_of_a_page():
 
 def test_elements_beyond_the_budget_are_counted_in_a_last_line():
     found = [{"role": "button", "name": f"b{i}", "depth": 0, "properties": {}} for i in range(5)]
-    lines = format_page(found, max_elements=3, name_chars=40, indent=False).split("\n")
-    assert lines == ["[1] button 'b0'", "[2] button 'b1'", "[3] button 'b2'", "[4] note '2 more elements'"]
-    assert format_page(found, max_elements=5, name_chars=40, indent=False).count("\n") == 4
+    lines = format_page(found, max_elements=3, max_chars=1000, name_chars=40, indent=False).split("\n")
+    assert lines == ["[1] button 'b0'", "[2] button 'b1'", "[3] button 'b2'", "[4] note '… 2 more elements below'"]
+    assert format_page(found, max_elements=5, max_chars=1000, name_chars=40, indent=False).count("\n") == 4
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,9 @@ async def test_a_free_reply_that_cannot_be_read_is_a_decision_with_an_error():
     policy = ModelPolicy(Scripted(lambda request: "I click the button"), FREE)
     decision = await policy.act(TASK, (), seen(PAGE))
     assert (decision.reply, decision.action) == ("I click the button", None)
-    assert decision.error == "no 'Action:' in the reply: write Thought: ... Action: ```...```"
+    assert decision.error.startswith(
+        "no action in 'I click the button': write Action: ```...``` with one of click [id]"
+    )
 
 
 async def test_a_free_reply_is_asked_for_without_choices():

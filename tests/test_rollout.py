@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-import pytest_asyncio
 from stand_ins import SMOKE, Scripted, seen, task
 
 from wevo_nb import tasks
 from wevo_nb.browser import BrowserEnv
-from wevo_nb.chromium import Chromium
 from wevo_nb.judge import RewardJudge
 from wevo_nb.params import ParamsError, load_params
 from wevo_nb.policies import ModelPolicy, RandomPolicy
@@ -21,12 +19,6 @@ from wevo_nb.world_model import WorldModelEnv
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 NAMES = ("click-test-2", "click-checkboxes", "enter-text")
 JOBS = [(task(name, seed), 0) for name in NAMES for seed in (1, 2)]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def chromium():
-    async with Chromium(SMOKE.browser) as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +120,9 @@ async def test_how_an_episode_ends(chromium, suite):
     limit = await walked(SMOKE.policy, lambda request: request.choices[0])
     assert (limit.ended, len(limit.steps), limit.final.reward) == ("limit", 2, None)
     stopped = await walked(free, lambda request: "Thought: ok. Action: ```stop [done]```")
-    assert (stopped.ended, len(stopped.steps)) == ("stop", 1) and stopped.final.text == stopped.steps[0].observation.text
+    assert (stopped.ended, len(stopped.steps)) == ("stop", 1) and stopped.final.text == stopped.steps[
+        0
+    ].observation.text
     unread = await walked(free, lambda request: "hm")
     assert unread.ended == "limit" and [s.valid for s in unread.steps] == [False, False]
     assert unread.final.note.startswith("no action in 'hm'") and unread.steps[1].observation.note == unread.final.note

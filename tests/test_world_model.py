@@ -11,7 +11,7 @@ from stand_ins import SMOKE, Scripted, did, outcome_reply, seen, task, walk
 from wevo_nb.llm import Reply
 from wevo_nb.policies import Replay
 from wevo_nb.rollout import rollout
-from wevo_nb.schema import Decision, Step, Trajectory
+from wevo_nb.schema import Decision, Effect, Step, Trajectory
 from wevo_nb.world_model import (
     UNREAD,
     Situation,
@@ -189,7 +189,7 @@ async def test_a_change_is_drawn(params, reply):
 )
 async def test_a_page_that_cannot_be_read_or_was_cut_off_leaves_the_page_with_a_note(params, reply):
     found = await one(script("changed", reply), params)
-    assert found.observation == seen(FORM, note=UNREAD)
+    assert found.observation == seen(FORM, note=UNREAD, effect=Effect(problem="unreadable"))
     assert not found.readable and found.outcome == "changed"
 
 
@@ -231,6 +231,27 @@ async def test_an_unreadable_page_is_a_step_that_could_not_be_carried_out():
     env = WorldModelEnv(script("changed", "no page"), PARAMS, {"miniwob/click-button/0": seen(FORM, goal=GOAL)})
     found = await rollout(Replay([good()]), env, task(), max_steps=1)
     assert [s.valid for s in found.steps] == [False] and found.final.note == UNREAD and found.ended == "limit"
+
+
+async def test_a_stop_in_imagination_is_worth_success_against_failure():
+    env = WorldModelEnv(
+        script("same", success=0.3, failure=0.1, changed=0.1, same=0.5),
+        PARAMS, {"miniwob/click-button/0": seen(FORM, goal=GOAL)},
+    )  # fmt: skip
+    stopping = walk(task(goal=GOAL), FORM, "stop [42]", FORM, ended="stop")
+    found = await rollout(Replay([stopping]), env, task(), max_steps=7)
+    assert (found.ended, found.final.text, found.final.done) == ("stop", FORM, True)
+    assert found.final.reward == pytest.approx(0.75)
+    assert env.model.asked[-1].messages[1]["content"].endswith("ACTION: stop [42]")
+
+
+def test_a_stop_that_was_graded_is_a_transition():
+    right = walk(task(goal=GOAL), FORM, "stop [42]", seen(FORM, done=True, reward=1.0), ended="stop")
+    wrong = walk(task(goal=GOAL), FORM, "stop [41]", seen(FORM, done=True, reward=0.0), ended="stop")
+    assert [(t.situation.action.text, t.outcome) for t in transitions([right, wrong])] == [
+        ("42", "success"),
+        ("41", "failure"),
+    ]
 
 
 async def test_an_imagined_walk_begins_anew_after_reset():

@@ -42,7 +42,7 @@ DEBIAN_FONTS = "fonts-liberation"  # as wide as the fonts that pages are made fo
 CHECK_BROWSER = """
 import json, sys
 from playwright.sync_api import Error, sync_playwright
-from wevo_nb.browser import FLAGS, BrowserMissing, find_chromium
+from wevo_nb.chromium import FLAGS, BrowserMissing, find_chromium
 with sync_playwright() as playwright:
     try:
         path = find_chromium(playwright.chromium.executable_path)

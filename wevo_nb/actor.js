@@ -43,7 +43,7 @@
     if (!found.e) return found;
     const e = found.e, now = other(e, id);
     if (now !== null) return {changed: now};
-    if (e.disabled || e.getAttribute("aria-disabled") === "true" || e.closest("[inert]")) return {disabled: true};
+    if (e.matches(":disabled") || e.getAttribute("aria-disabled") === "true" || e.closest("[inert]")) return {disabled: true};
     if (e.tagName === "OPTION" && e.closest("select")) return e.closest("select").disabled ? {disabled: true} : {option: true};
     e.scrollIntoViewIfNeeded?.();
     const labels = [...(e.labels || [])];
@@ -112,12 +112,14 @@
     if (page.scrollHeight > page.clientHeight + 1) return page;
     return paneOf(wevo.elementAt(innerWidth / 2, innerHeight / 2));
   };
-  // Scrolls by one window's height; false where that moved nothing.
+  // Scrolls by the height of the window, or of the pane that holds element `id`: {moved}, or why there is no pane.
   wevo.scroll = (generation, id, sign) => {
-    const pane = id === null ? wevo.mainPane() : paneOf(find(generation, id).e);
+    const found = id === null ? {e: null} : find(generation, id);
+    if (!("e" in found)) return found;
+    const pane = id === null ? wevo.mainPane() : paneOf(found.e);
     const before = pane.scrollTop;
     pane.scrollBy({top: sign * pane.clientHeight, behavior: "instant"});
-    return pane.scrollTop !== before;
+    return {moved: pane.scrollTop !== before};
   };
 
   // -- waiting

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import time
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from playwright.async_api import Error, Page
@@ -18,11 +19,12 @@ from playwright.async_api import Error, Page
 from wevo_nb import axtree, frames
 from wevo_nb.chromium import BrowserMissing, Chromium, to_the_end
 from wevo_nb.frames import NoAnswer, ask
+from wevo_nb.har import open_context
 from wevo_nb.hosts import block_pattern, challenge, is_allowed, shown_url
 from wevo_nb.observation import format_page, quote
 from wevo_nb.params import BrowserParams, ObservationParams
 from wevo_nb.schema import Action, Effect, Observation, Task
-from wevo_nb.tasks import Visit
+from wevo_nb.tasks import Suite, Visit
 from wevo_nb.traffic import Traffic
 
 POLL_S = 0.02
@@ -42,13 +44,24 @@ class NotDone(Exception):
 
 
 class BrowserEnv:
-    """One episode in a context of its own. `suite` knows where a task starts and what it is worth."""
+    """One episode in a context of its own. `suite` knows where a task starts and what it is worth.
+
+    `folder` is the stage's, for recordings of the traffic (har.py).
+    """
 
     name = "browser"
     errors = (Error, EnvironmentBroken, BrowserMissing)
 
-    def __init__(self, chromium: Chromium, suite, params: BrowserParams, observation: ObservationParams):
+    def __init__(
+        self,
+        chromium: Chromium,
+        suite: Suite,
+        params: BrowserParams,
+        observation: ObservationParams,
+        folder: Path | None = None,
+    ):
         self.chromium, self.suite, self.params, self.format = chromium, suite, params, observation
+        self.folder = folder
         self.context = None
         self.page: Page | None = None
         self.visit: Visit | None = None
@@ -67,8 +80,9 @@ class BrowserEnv:
         width, height = self.params.viewport
         self.seen = None
         self.visit = await self.suite.visit(task)
-        self.context = await self.chromium.new_context(
-            viewport={"width": width, "height": height}, service_workers="block"
+        window = {"viewport": {"width": width, "height": height}, "service_workers": "block"}
+        self.context, self.visit = await open_context(
+            self.chromium, self.params.har, self.folder, task, self.visit, **window
         )
         self.context.set_default_timeout(self.params.navigation_ms)
         self.traffic = Traffic(self.context, self.params.dialogs)
@@ -223,14 +237,19 @@ class BrowserEnv:
                 text = axtree.envelope(titles, self.context.pages.index(page)) + text
             else:
                 reading = await frames.read_window(page, self.generation, limits.name_chars, self._seconds)
+                if reading.url.startswith("chrome-error:"):
+                    raise NoAnswer("it did not come")
                 text = format_page(
                     [element.line for element in reading.elements], max_elements=limits.max_elements,
                     max_chars=limits.max_chars, name_chars=limits.name_chars, indent=limits.indent,
                 )  # fmt: skip
         except NoAnswer as problem:
             self._raise_if_crashed()
+            if self.seen and self.traffic.page_on_its_way():  # Chromium answers nothing about the old page meanwhile
+                before = self.seen
+                return before.text, frames.Reading([], page.url, before.title, before.above, before.below)
             reading = frames.Reading([], page.url, "", 0, 0)
-            text = f"[1] note {quote(f'this page cannot be read: {problem}')}"
+            text = f"[1] note {quote(f'this page cannot be read: {self.traffic.failure or problem}')}"
         self.elements = reading.elements
         return text, reading
 
@@ -242,11 +261,12 @@ class BrowserEnv:
             return False, None
 
     async def _leave_forbidden(self, page: Page):
-        """A redirect can lead where a request may not go: back to the start."""
-        if urlsplit(page.url).scheme in ("http", "https") and not is_allowed(page.url, self.visit.hosts):
-            self.traffic.blocked.add(urlsplit(page.url).netloc)
-            await self._open()
-            await self._settle()
+        """A redirect can lead where a request may not go: back to the page before."""
+        for url in self.traffic.redirects:
+            if not is_allowed(url, self.visit.hosts):
+                self.traffic.blocked.add(urlsplit(url).netloc)
+                await page.go_back(wait_until="commit")
+                await self._settle()
 
     async def _stop(self, action: Action) -> Observation:
         reward = await self.visit.answer(self._current(), action.text)
@@ -373,10 +393,12 @@ class BrowserEnv:
     async def _scroll(self, action: Action) -> str:
         sign = 1 if action.text == "down" else -1
         if action.id is None:
-            moved = await ask(self.page, "scroll", self.generation, None, sign, seconds=self._seconds)
+            answer = await ask(self.page, "scroll", self.generation, None, sign, seconds=self._seconds)
         else:
-            moved = await self._ask((await self._place(action.id))[0], "scroll", sign)
-        return "" if moved else f"nothing to scroll {action.text}: this is the {'end' if sign > 0 else 'top'}"
+            answer = await self._ask(await self._element(action.id), "scroll", sign)
+        if "moved" not in answer:
+            raise NotDone("stale", f"element [{action.id}] is no longer on the page")
+        return "" if answer["moved"] else f"nothing to scroll {action.text}: this is the {'end' if sign > 0 else 'top'}"
 
     async def _go_back(self) -> str | None:
         before = self.page.url
@@ -416,5 +438,5 @@ def _told(effect: Effect, document: str) -> list[str]:
     if effect.blocked:
         told.append(f"not allowed in this task, and not loaded: {', '.join(effect.blocked)}")
     if effect.partial:
-        told.append("the page is still loading, this may be a part of it")
+        told.append("the page is still loading: this may be a part of it, or the page before")
     return told

@@ -337,17 +337,21 @@ def task_lines(shown: dict) -> Iterator[Table | Text]:
     yield Text(f"{shown['suite']}: {shown['licence']}", "bold")
     if shown["about"]:
         yield Text(shown["about"])
+    yield from file_lines(shown["files"])
     rows = shown["tasks"]
-    table = Table(*(rows[0] if rows else ["id"]), box=None, header_style="bold")
+    table = Table(box=None, header_style="bold")
+    columns = [key for key in (rows[0] if rows else {}) if any(row[key] for row in rows)]
+    for column in columns:
+        table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(value) for value in row.values()))
+        table.add_row(*(Text(row[column]) for column in columns))
     yield table
     yield Text(f"{len(rows)} of {shown['chosen']:,} shown; in all {shown['total']:,}: {split_counts(shown['splits'])}")
 
 
 def file_lines(files: list[dict]) -> Iterator[Text]:
     for one in files:
-        yield Text(f"{one['file']} is here, from {one['address']} (SHA-256 {one['checksum']})")
+        yield Text(f"{one['file']} is here, from {one['address']} (SHA-256 {one['checksum']})", "dim")
 
 
 def split_counts(splits: dict[str, int]) -> str:

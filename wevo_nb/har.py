@@ -2,7 +2,8 @@
 
 `browser.har: record` keeps the traffic of every episode in the stage's folder, one archive a task
 (`har/<task>.zip`) and beside it where the episode began; a later episode of the same task replaces
-both. `browser.har: replay` answers every request from there or not at all. Used by browser.py.
+both. `browser.har: replay` answers every request from there or not at all. The very same request
+is always answered as the first time, also where the site had changed meanwhile. Used by browser.py.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@
   const heading = () => "heading", button = () => "button", textbox = () => "textbox";
   const link = (e) => (e.hasAttribute("href") ? "link" : null);
   const ROLE = {
-    A: link, AREA: link, BUTTON: button, SUMMARY: button, TEXTAREA: textbox, OPTION: () => "option",
+    A: link, AREA: link, BUTTON: button, SUMMARY: (e) => (e.parentElement?.tagName === "DETAILS" ? "button" : null), TEXTAREA: textbox, OPTION: () => "option",
     SELECT: (e) => (e.multiple || e.size > 1 ? "listbox" : "combobox"),
     INPUT: (e) => (e.type in INPUT ? INPUT[e.type] : "textbox"), IMG: () => "img", DIALOG: () => "dialog",
     IFRAME: () => "Iframe", FRAME: () => "Iframe", METER: () => "meter", PROGRESS: () => "progressbar",
@@ -88,7 +88,7 @@
         : node.tagName === "SELECT" ? squeeze(node.selectedOptions[0]?.text) + " " : "";
       const apart = node !== e && !INLINE.test(getComputedStyle(node).display);
       if (apart) out += " ";
-      if (said || field) out += said || field;
+      if (said || field) out += field.trim() || said;
       else if (node.tagName === "SVG" || node.tagName === "svg") out += squeeze(node.querySelector("title")?.textContent);
       else for (const child of childrenOf(node)) visit(child);
       if (apart) out += " ";
@@ -150,7 +150,7 @@
     if (given("checked") === "mixed" || e.indeterminate) out.checked = "mixed";
     else if (e.checked || given("checked") === "true") out.checked = true;
     if (given("pressed") === "true") out.pressed = true;
-    if (e.disabled || given("disabled") === "true" || e.closest("[inert]")) out.disabled = true;
+    if (e.matches(":disabled") || given("disabled") === "true" || e.closest("[inert]")) out.disabled = true;
     if (e.readOnly && VALUED.has(role)) out.readonly = true;
     if (e.hasAttribute("aria-expanded")) out.expanded = given("expanded") === "true";
     else if (e.tagName === "SUMMARY" && e.parentElement?.tagName === "DETAILS") out.expanded = e.parentElement.open;
@@ -207,13 +207,15 @@
       return hit && (within(hit, e) || within(e, hit));
     });
   };
-  // On large pages: elements that a grid of points hits, with all that they are in. Only subtrees
-  // outside the window that hold none of these are skipped.
-  const LARGE = 3000, GRID = 48;
+  // On large pages a subtree is skipped whose box lies outside the window, unless its content overflows
+  // that box, or one of a few points of the window hits something in it (a menu or a dialog that is laid
+  // out elsewhere). A hit test costs up to half a millisecond on such pages, so the points are few.
+  const LARGE = 800, COLUMNS = 6, ROWS = 5;
+  const overflows = (e) => e.clientHeight > 0 && (e.scrollHeight > e.clientHeight + 1 || e.scrollWidth > e.clientWidth + 1);
   const hitByGrid = (clip) => {
-    const found = new Set();
-    for (let x = clip.left + GRID / 2; x < clip.right; x += GRID)
-      for (let y = clip.top + GRID / 2; y < clip.bottom; y += GRID)
+    const found = new Set(), dx = (clip.right - clip.left) / COLUMNS, dy = (clip.bottom - clip.top) / ROWS;
+    for (let x = clip.left + dx / 2; x < clip.right; x += dx)
+      for (let y = clip.top + dy / 2; y < clip.bottom; y += dy)
         for (let e = document.elementFromPoint(x, y); e && !found.has(e); e = e.parentElement || e.getRootNode().host) found.add(e);
     return found;
   };
@@ -261,7 +263,7 @@
       ghost = ghost || style.opacity === "0";
       if (ghost && style.pointerEvents === "none") return;
       const own = node.getBoundingClientRect();
-      if (hits && !hits.has(node) && (own.width > 1 || own.height > 1) && !seen(own, whole) && node !== body && !label) return;
+      if (hits && !hits.has(node) && own.width > 1 && own.height > 1 && !seen(own, whole) && node !== body && !label && !overflows(node)) return;
       const role = roleOf(node, style, pointerAbove);
       let name = null;
       if (role && SHOWN.has(role)) {

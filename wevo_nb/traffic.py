@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from playwright.async_api import BrowserContext, Dialog, Download, Page, Request, Response, Route, WebSocketRoute
+from playwright.async_api import BrowserContext, Dialog, Download, Error, Page, Request, Response, Route, WebSocketRoute
 
 from wevo_nb.observation import quote
 
@@ -40,14 +40,20 @@ class Traffic:
         self.document = ""  # type of what was opened, where it is no page
         self.navigated = False
         self.status: int | None = None  # of the last page that came
+        self.failure = ""  # why the last page did not come
+        self.redirects: list[str] = []  # where redirects of the page itself led; no route is asked for these
 
     def waiting(self) -> bool:
         """Whether something that was asked for since `begin` is still to come."""
         return bool(self.pending - self.before)
 
+    def page_on_its_way(self) -> bool:
+        """Whether a page was asked for whose answer has not begun."""
+        return any(request.is_navigation_request() and _of_page(request) for request in self.pending)
+
     async def refuse(self, route: Route):
         self.blocked.add(urlsplit(route.request.url).netloc)
-        await route.abort("blockedbyclient")
+        await route.abort("aborted")  # of a link: the page stays where it is
 
     def refuse_socket(self, socket: WebSocketRoute):
         self.blocked.add(urlsplit(socket.url).netloc)
@@ -87,13 +93,25 @@ class Traffic:
     def _request(self, request: Request):
         if request.resource_type in AWAITED:
             self.pending.add(request)
+        if request.redirected_from is not None and request.is_navigation_request():
+            self.redirects.append(request.url)
 
     def _ended(self, request: Request):
         self.pending.discard(request)
+        if request.failure and request.is_navigation_request():
+            self.failure = request.failure
 
     def _response(self, response: Response):
-        if response.request.resource_type != "document" or response.request.frame.parent_frame is not None:
+        if response.request.resource_type != "document" or not _of_page(response.request):
             return
         self.status = response.status
         kind = response.headers.get("content-type", "text/html").partition(";")[0].strip()
         self.document = "" if kind.startswith(SHOWN_AS_PAGE) else kind
+
+
+def _of_page(request: Request) -> bool:
+    """Whether a navigation is the page's own, not that of a frame in it."""
+    try:
+        return request.frame.parent_frame is None
+    except Error:  # of a tab that is being opened
+        return True

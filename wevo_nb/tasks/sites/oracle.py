@@ -1,0 +1,135 @@
+"""A scripted policy that solves every task of the sites through what it reads on the pages.
+
+Each template has a script: a generator that takes the page and the slots of the goal, yields
+actions, and returns the answer it read. It knows the ways of the applications and the wording of
+the goals, and nothing of the data. The test that every task can be solved runs it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Sequence
+
+from wevo_nb.actions import format_reply
+from wevo_nb.observation import Element, parse_page
+from wevo_nb.schema import Action, Decision, Observation, Step, Task
+
+Script = Generator[Action, None, str]
+SCRIPTS: dict[str, Callable[..., Script]] = {}
+SCREENS = 12  # most windows to scroll down in search of an element
+
+
+class Lost(Exception):
+    """What the script looks for is not on the page."""
+
+
+class Page:
+    """The latest observation, and what can be found in it."""
+
+    def __init__(self):
+        self.seen = Observation(text="")
+        self.elements: list[Element] = []
+
+    def see(self, observation: Observation):
+        self.seen, self.elements = observation, parse_page(observation.text)
+
+    def all(self, role: str, name: str = "") -> list[Element]:
+        """Elements of a role whose whole name fits the pattern `name`."""
+        return [e for e in self.elements if re.fullmatch(role, e.role) and (not name or re.fullmatch(name, e.name))]
+
+    def texts(self, pattern: str) -> list[re.Match]:
+        """Where any element's whole name fits the pattern."""
+        return [found for e in self.elements if (found := re.fullmatch(pattern, e.name))]
+
+    def rows(self) -> list[list[str]]:
+        """The cells of the table rows in the window."""
+        return [re.split(r" *\| *", e.name) for e in self.all("row")]
+
+    def after(self, element: Element, role: str) -> Element:
+        """The next element of a role after `element`."""
+        for other in self.elements:
+            if other.id > element.id and re.fullmatch(role, other.role):
+                return other
+        raise Lost(f"no {role} after [{element.id}]")
+
+
+class Oracle:
+    """Runs the script of the task's template."""
+
+    name = "oracle"
+
+    def __init__(self):
+        load_scripts()
+        self.running: dict[str, tuple[Page, Script]] = {}
+
+    async def act(self, task: Task, history: Sequence[Step], observation: Observation) -> Decision:
+        from wevo_nb.tasks.sites import TEMPLATES
+
+        if not history:
+            page = Page()
+            slots = TEMPLATES[task.name].slots(task.goal)
+            self.running[task.key] = page, SCRIPTS[task.name](page, **slots)
+        page, script = self.running[task.key]
+        page.see(observation)
+        try:
+            action = next(script)
+        except StopIteration as ended:
+            action = Action(verb="stop", text=str(ended.value))
+        except Lost as problem:
+            action = Action(verb="stop", text=f"lost: {problem}")
+        return Decision(reply=format_reply(f"step {len(history) + 1}", action), action=action)
+
+
+def script(name: str):
+    """Registers a script for the template of that name."""
+
+    def register(function):
+        SCRIPTS[name] = function
+        return function
+
+    return register
+
+
+# -- steps that many scripts share
+
+
+def seek(page: Page, role: str, name: str = "", number: int = 0) -> Generator[Action, None, Element]:
+    """The element, scrolled to if need be. Raises Lost at the end of the page."""
+    for _ in range(SCREENS):
+        found = page.all(role, name)
+        if len(found) > number:
+            return found[number]
+        before = page.seen.text
+        yield Action(verb="scroll", text="down")
+        if page.seen.text == before:
+            break
+    raise Lost(f"no {role} {name!r} on {page.seen.title!r}")
+
+
+def click(page: Page, role: str, name: str = "", number: int = 0) -> Script:
+    element = yield from seek(page, role, name, number)
+    yield Action(verb="click", id=element.id)
+    return ""
+
+
+def fill(page: Page, role: str, name: str, text: str, enter: bool = False) -> Script:
+    element = yield from seek(page, role, name)
+    yield Action(verb="type", id=element.id, text=text, enter=enter)
+    return ""
+
+
+def choose(page: Page, name: str, option: str, number: int = 0) -> Script:
+    """Selects an option of a native select."""
+    element = yield from seek(page, "combobox", name, number)
+    yield Action(verb="select", id=element.id, text=option)
+    return ""
+
+
+def exactly(text: str) -> str:
+    """A pattern for this very text."""
+    return re.escape(text)
+
+
+def load_scripts():
+    """Imports the modules that register the scripts."""
+    from wevo_nb.tasks.sites import oracle_code, oracle_issues, oracle_multi, oracle_shop, oracle_tables  # noqa: F401

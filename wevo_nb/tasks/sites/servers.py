@@ -1,0 +1,156 @@
+"""The processes that serve the sites: started together, reset between episodes, ended with their children.
+
+Each is recorded by its process id and start time, with its owner's, below the cache; what a
+killed owner left behind is ended by that record alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import psutil
+
+from wevo_nb.tasks.sites.build import SitesError, cache
+
+DEADLINE_S = 60  # to start; a machine at work takes 2 to 10
+
+
+class Server:
+    """A running site. `changing` ones work on a copy of their folder, which `reset` makes anew."""
+
+    def __init__(self, site: str, folder: Path, changing: bool, port: int = 0):
+        self.site, self.changing = site, changing
+        self.lock = threading.Lock()
+        self.scratch = Path(tempfile.mkdtemp(prefix=f"wevo-{site}-"))
+        self.folder = self.scratch / site if changing else folder
+        if changing:
+            shutil.copytree(folder, self.folder)
+        command = [sys.executable, "-m", "wevo_nb.tasks.sites", "serve", site, str(self.folder), str(port)]
+        with (self.scratch / "log").open("w") as log:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
+            )
+        self.record = _record(self.process.pid, self.scratch)
+        self.port = 0
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def wait(self):
+        """Returns when it answers. Raises SitesError with the end of its log."""
+        self.port = int(self._line("ready"))
+        try:
+            with urllib.request.urlopen(f"http://{self.address}/", timeout=DEADLINE_S) as page:
+                if not page.read():
+                    raise SitesError(f"the site '{self.site}' serves an empty first page:\n{self.log()}")
+        except (urllib.error.URLError, TimeoutError) as problem:
+            raise SitesError(
+                f"the site '{self.site}' does not serve its first page ({problem}):\n{self.log()}"
+            ) from None
+
+    def reset(self):
+        """Everything as it was when built."""
+        with self.lock:
+            self.process.stdin.write("reset\n")
+            self.process.stdin.flush()
+            self._line("reset")
+
+    def close(self):
+        _end(self.process.pid, psutil.Process(self.process.pid).create_time() if self.alive else 0.0)
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        self.record.unlink(missing_ok=True)
+
+    def log(self) -> str:
+        return (self.scratch / "log").read_text()[-2000:].strip() or "(it wrote nothing)"
+
+    def _line(self, word: str) -> str:
+        """What it says after `word`; a server that is silent too long is ended. Raises SitesError."""
+        timer = threading.Timer(DEADLINE_S, self.process.kill)
+        timer.start()
+        try:
+            for line in self.process.stdout:
+                if line.startswith(word):
+                    return line.removeprefix(word).strip()
+        finally:
+            timer.cancel()
+        self.process.wait()
+        raise SitesError(
+            f"the site '{self.site}' ended before it said '{word}' (status {self.process.returncode}):\n{self.log()}"
+        )
+
+
+def start(sites: list[tuple[str, Path, bool]]) -> list[Server]:
+    """Starts (site, folder, changing) all at once. Raises SitesError; then none is left running."""
+    servers = [Server(*one) for one in sites]
+    try:
+        for server in servers:
+            server.wait()
+    except BaseException:
+        for server in servers:
+            server.close()
+        raise
+    return servers
+
+
+def end_leftovers() -> int:
+    """Ends the servers whose owner is gone; returns how many there were."""
+    ended = 0
+    for path in sorted((cache() / "running").glob("*.json")):
+        try:
+            record = json.loads(path.read_text())
+        except (FileNotFoundError, json.JSONDecodeError):  # another process takes it away, or is writing it
+            continue
+        if _lives(*record["owner"]):
+            continue
+        ended += _end(*record["server"])
+        shutil.rmtree(record["scratch"], ignore_errors=True)
+        path.unlink(missing_ok=True)
+    return ended
+
+
+def _record(pid: int, scratch: Path) -> Path:
+    """Notes a server and its owner, so that `end_leftovers` of a later run finds it."""
+    folder = cache() / "running"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{pid}.json"
+    mine = [os.getpid(), psutil.Process().create_time()]
+    values = {"owner": mine, "server": [pid, psutil.Process(pid).create_time()], "scratch": str(scratch)}
+    path.with_suffix(".new").write_text(json.dumps(values))
+    path.with_suffix(".new").replace(path)
+    return path
+
+
+def _lives(pid: int, started: float) -> bool:
+    try:
+        return abs(psutil.Process(pid).create_time() - started) < 0.05
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _end(pid: int, started: float) -> bool:
+    """Ends that very process and its children; False where it is gone already."""
+    if not _lives(pid, started):
+        return False
+    family = [*psutil.Process(pid).children(recursive=True), psutil.Process(pid)]
+    for process in family:
+        process.terminate()
+    for process in psutil.wait_procs(family, timeout=5)[1]:
+        process.kill()
+    return True
