@@ -146,7 +146,7 @@ def measure_sites(sizes: Sizes, beside: bool) -> dict:
 
 
 async def load_pages(suite: Pages, names: list[str], loads: int) -> list[tuple[int, float]]:
-    """(loads so far, MB of the browser), ten times on the way, always on the last page; a load is an episode's reset."""
+    """(loads so far, MB of the browser), ten times on the way, always on the last page; a load is one reset."""
     params, found = reading.page_params(), []
     async with Chromium(params.browser) as chromium:
         env = BrowserEnv(chromium, suite, params.browser, params.observation)

@@ -50,8 +50,21 @@ def test_verbs_and_the_most_choices_are_params():
     assert [decision_of(reply).action for reply in more] == [
         Action(verb="scroll", text="down"), Action(verb="scroll", text="up"), Action(verb="wait"),
         Action(verb="goback"), Action(verb="restart"), Action(verb="stop", text="done"),
+        Action(verb="stop", text="hello"), Action(verb="stop", text="Help"),
     ]  # fmt: skip
     assert valid_replies(TASK, (), seen(PAGE), policy_with(max_choices=2)) == (CLICK_NAME, TYPE_ANN)
+
+
+def test_short_texts_and_cells_may_be_the_answer_and_other_tabs_be_looked_at():
+    page = (
+        "[1] heading 'Cities'\n[2] row 'Bern | CH |  | 134,000'\n[3] StaticText 'Bern'\n[4] StaticText '"
+        + "x" * 41
+        + "'"
+    )
+    replies = valid_replies(TASK, (), seen(page, tabs=("a", "b"), tab=1), policy_with(verbs=("tab", "stop")))
+    assert replies[0] == "Thought: I will look at tab 0. Action: ```tab [0]```"
+    assert [decision_of(reply).action.text for reply in replies[1:]] == ["done", "Cities", "Bern", "CH", "134,000"]
+    assert replies[-1] == "Thought: The answer is '134,000'. Action: ```stop [134,000]```"
 
 
 def test_a_page_without_controls_offers_what_it_has():

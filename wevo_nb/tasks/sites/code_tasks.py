@@ -9,13 +9,13 @@ from wevo_nb.tasks.sites.code import commits
 from wevo_nb.tasks.sites.issues_tasks import tickets
 from wevo_nb.tasks.sites.templates import World, template
 
-RECENT = 30  # commits, three pages of the history
+EARLIER = slice(-36, -10)  # commits on the pages two to four of the history
 SETTING = re.compile(r"^([A-Z_]+) = (\d+)$", re.M)
 
 
 @template("code-author", 'Who made the commit "{message}" of the repository planner?', "code", easy=True)
 def author(world: World):
-    for commit in commits()[-RECENT:]:
+    for commit in commits()[EARLIER]:
         yield {"message": commit["message"]}, commit["author"]
 
 
@@ -31,7 +31,7 @@ def setting(world: World):
 
 @template("code-change", 'Which setting did the commit "{message}" of the repository planner change?', "code")
 def change(world: World):
-    for before, after in pairwise(commits()[-RECENT - 1 :]):
+    for before, after in pairwise(commits()[EARLIER]):
         texts = [dict(SETTING.findall(commit["files"][after["changed"]])) for commit in (before, after)]
         [changed] = [name for name, value in texts[1].items() if texts[0][name] != value]
         yield {"message": after["message"]}, [changed, *(name for name in texts[1] if name != changed)]
@@ -39,7 +39,7 @@ def change(world: World):
 
 @template("code-new-value", 'To which value did the commit "{message}" set {setting} in the repository planner?', "code")
 def new_value(world: World):
-    for before, after in pairwise(commits()[-RECENT - 1 :]):
+    for before, after in pairwise(commits()[EARLIER]):
         texts = [dict(SETTING.findall(commit["files"][after["changed"]])) for commit in (before, after)]
         [changed] = [name for name, value in texts[1].items() if texts[0][name] != value]
         yield {"message": after["message"], "setting": changed}, int(texts[1][changed])
@@ -51,7 +51,7 @@ def new_value(world: World):
 )  # fmt: skip
 def commit_ticket(world: World):
     found = {ticket["id"]: ticket for ticket in tickets(world)}
-    for commit in commits()[-RECENT:]:
+    for commit in commits()[EARLIER]:
         if commit["ticket"]:
             subject = commit["message"].partition(" (")[0]
             for field in ("priority", "milestone"):

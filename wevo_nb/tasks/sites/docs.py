@@ -6,13 +6,14 @@ once, when the site is built. Links that lead off the site lose their address.
 
 from __future__ import annotations
 
-import mimetypes
 import re
 import subprocess
 import sys
 import tarfile
 import tempfile
 from pathlib import Path
+
+from wevo_nb.tasks.sites.files import serve_file
 
 ARCHIVE = "sqlalchemy==2.0.44"
 OUTSIDE = re.compile(r' href="https?://[^"]*"')
@@ -41,14 +42,7 @@ def application(folder: Path):
     """The WSGI application: files, and the first page for `/`."""
 
     def serve(environ: dict, start_response):
-        path = (folder / (environ["PATH_INFO"].strip("/") or START)).resolve()
-        if not path.is_file() or folder.resolve() not in path.parents:
-            start_response("404 Not Found", [("Content-Type", "text/html; charset=utf-8")])
-            return [b"<!doctype html><title>Not found</title><h1>Not found</h1><a href='/'>To the first page</a>"]
-        kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-        content = path.read_bytes()
-        start_response("200 OK", [("Content-Type", kind), ("Content-Length", str(len(content)))])
-        return [content]
+        return serve_file(folder, environ["PATH_INFO"].strip("/") or START, start_response)
 
     return serve
 

@@ -12,14 +12,15 @@ from wevo_nb.tasks.sites.templates import World, template
 OBJECT = re.compile(r'<dt class="sig sig-object py" id="(sqlalchemy\.[\w.]+)">(.*?)</dt>\s*<dd>(.*?)(?=<dt |</dd>)', re.S)
 RETURNS = re.compile(r"\u2192\s*([A-Za-z_]+)\s*¶?$")
 ADDED = re.compile(r'class="versionmodified added">(?:Added|New) in version ([\d.]+\d)')
-RELEASED = re.compile(r'<section id="change-([\d.]+)">.*?Released: (\w+ \d+, \d{4})', re.S)
+RELEASED = re.compile(r'<section id="change-([\d.]+)">(?:(?!<section ).)*?Released: (\w+ \d+, \d{4})', re.S)
 PAGES = ("core/*.html", "orm/*.html", "orm/extensions/*.html", "dialects/*.html")
 
 
 @template("docs-release", "On which date was the version {version} of SQLAlchemy released?", "docs", easy=True)
 def release(world: World):
     for path in sorted((world.folder / "docs" / "changelog").glob("changelog_*.html")):
-        if found := RELEASED.search(path.read_text()):
+        versions = path.read_text().partition('<section id="change-')
+        if found := RELEASED.match("".join(versions[1:])):  # the latest of its series, which the page begins with
             yield {"version": found[1]}, found[2]
 
 

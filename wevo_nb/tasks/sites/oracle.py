@@ -16,6 +16,7 @@ from wevo_nb.schema import Action, Decision, Observation, Step, Task
 
 Script = Generator[Action, None, str]
 SCRIPTS: dict[str, Callable[..., Script]] = {}
+WAITS = 6  # most waits in a row for a page that is still loading
 SCREENS = 12  # most windows to scroll down in search of an element
 
 
@@ -70,6 +71,8 @@ class Oracle:
             slots = TEMPLATES[task.name].slots(task.goal)
             self.running[task.key] = page, SCRIPTS[task.name](page, **slots)
         page, script = self.running[task.key]
+        if _loading(history, observation):
+            return _decision(history, Action(verb="wait"))
         page.see(observation)
         try:
             action = next(script)
@@ -77,7 +80,17 @@ class Oracle:
             action = Action(verb="stop", text=str(ended.value))
         except Lost as problem:
             action = Action(verb="stop", text=f"lost: {problem}")
-        return Decision(reply=format_reply(f"step {len(history) + 1}", action), action=action)
+        return _decision(history, action)
+
+
+def _decision(history: Sequence[Step], action: Action) -> Decision:
+    return Decision(reply=format_reply(f"step {len(history) + 1}", action), action=action)
+
+
+def _loading(history: Sequence[Step], observation: Observation) -> bool:
+    """Whether the page is still coming, and has not been waited for too often."""
+    waited = [step.decision.action.verb for step in history[-WAITS:]].count("wait")
+    return observation.effect is not None and observation.effect.partial and waited < WAITS
 
 
 def script(name: str):

@@ -60,13 +60,13 @@ def setting(page: Page, setting: str, component: str) -> Script:
 @script("code-change")
 def change(page: Page, message: str) -> Script:
     yield from open_commit(page, message)
-    return (yield from in_text(page, r"\+ ?([A-Z_]+) = \d+"))
+    return (yield from in_text(page, r"\b([A-Z_]+) = \d+\b.*?\b\1 = \d+"))
 
 
 @script("code-new-value")
 def new_value(page: Page, message: str, setting: str) -> Script:
     yield from open_commit(page, message)
-    return (yield from in_text(page, rf"\+ ?{setting} = (\d+)"))
+    return (yield from in_text(page, rf"\b{setting} = \d+\b.*?\b{setting} = (\d+)"))
 
 
 def search(page: Page, query: str) -> Script:

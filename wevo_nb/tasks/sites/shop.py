@@ -12,6 +12,8 @@ import sqlite3
 from decimal import Decimal
 from pathlib import Path
 
+from wevo_nb.tasks.sites.files import FOR_EVER
+
 DATABASE = "shop.sqlite3"
 PRISTINE = "pristine.sqlite3"
 BOOKS = 180
@@ -79,7 +81,13 @@ def application(folder: Path):
     from django.contrib.staticfiles.handlers import StaticFilesHandler
     from django.core.wsgi import get_wsgi_application
 
-    return StaticFilesHandler(get_wsgi_application())
+    class Dress(StaticFilesHandler):
+        def serve(self, request):
+            response = super().serve(request)
+            response["Cache-Control"] = f"max-age={FOR_EVER}"
+            return response
+
+    return Dress(get_wsgi_application())
 
 
 def reset(folder: Path):

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from wevo_nb.schema import Split, Task
 from wevo_nb.tasks.sites.answers import matches
 
-CAP = 40
+CAP = 20
 HELD_OUT_SITES = ("code", "docs")
 HELD_BACK = 0.3  # of a training template's entities
 SLOT = re.compile(r"\{(\w+)\}")
