@@ -3,8 +3,8 @@
 A generated page is the same for the same size on every machine: headings, text, links, buttons,
 form controls, lists and tables, some far below the window, some beside it, some hidden in the
 ways of the real web. Each control has an id and a name of its own, so that who reads the page
-can be asked which of them it named. The documentation is the one that SQLAlchemy's source
-package ships (MIT), fetched by pip into the cache on first use.
+can be asked which of them it named. The documentation is that of the site `docs`: SQLAlchemy's
+manual, fetched by pip into the cache on first use.
 """
 
 from __future__ import annotations
@@ -14,16 +14,14 @@ import html
 import http.server
 import os
 import random
-import subprocess
-import sys
-import tarfile
+import tempfile
 import threading
 from pathlib import Path
 from typing import NamedTuple
 
 from wevo_nb.schema import Task
+from wevo_nb.tasks.sites.docs import ARCHIVE, build
 
-DOCS = "sqlalchemy==2.0.43"
 ADJECTIVES = "amber brisk copper dusty early faint golden humble ivory jolly keen lively mellow narrow olive".split()
 NOUNS = "anchor basket candle drawer engine feather garden hammer island jacket kettle ladder market needle".split()
 FILLER = "the report of last month lists what was ordered and who has paid for it so that nothing is sent twice".split()
@@ -151,19 +149,14 @@ def cache_folder() -> Path:
 
 
 def fetch_docs() -> Path:
-    """The folder of HTML that the source package DOCS ships; downloaded once. Raises CalledProcessError."""
-    folder = cache_folder() / "docs" / DOCS.replace("==", "-")
-    if not (folder / "doc").is_dir():
-        name = DOCS.partition("==")[0]
-        pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", name, DOCS]
-        folder.mkdir(parents=True, exist_ok=True)
-        subprocess.run([*pip, "-d", folder], check=True)
-        [package] = folder.glob("*.tar.gz")
-        with tarfile.open(package) as archive:
-            archive.extractall(folder / "unpacked", filter="data")
-        [docs] = folder.glob("unpacked/*/doc")
-        docs.rename(folder / "doc")  # last, so that a folder that is there is whole
-    return folder / "doc"
+    """The folder of the manual, downloaded by pip on first use. Raises RuntimeError without a package index."""
+    folder = cache_folder() / "docs" / ARCHIVE.replace("==", "-")
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = Path(tempfile.mkdtemp(dir=folder.parent))
+        build(unfinished)
+        unfinished.rename(folder)  # last, so that a folder that is there is whole
+    return folder
 
 
 class Pages:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import recall
 from browsergym_side import browsergym
-from pages import DOCS, Page, Pages, fetch_docs, generate
+from pages import ARCHIVE, Page, Pages, fetch_docs, generate
 
 from wevo_nb.browser import BrowserEnv
 from wevo_nb.chromium import Chromium, find_chromium
@@ -70,7 +70,7 @@ def measure(*, repeats: int, repeats_browsergym: int) -> dict:
     rows = [row(page, made.get(page), elements[page], ours, theirs, screenshots) for page in WINDOWS]
     times = {one["page"]: one["ms"] for one in rows}
     grown = round(times["generated-20000"] / times["generated-5000"], 2)
-    return {"documentation": DOCS, "observation": rows, "times_for_4_times_the_elements": grown}
+    return {"documentation": ARCHIVE, "observation": rows, "times_for_4_times_the_elements": grown}
 
 
 async def read_all(

@@ -182,3 +182,17 @@ def test_notebook_06_on_a_half_finished_run_and_again_when_it_is_whole(tmp_path,
     assert truth in whole["takeaways"]
     manifest = json.loads((stage / "manifest.json").read_text())
     assert "05_wmla/webevolver+wmla_d1" in manifest["inputs"] and "tables/success.csv" in manifest["outputs"]
+
+
+def test_the_rates_of_one_policy_on_its_tasks(tmp_path):
+    rows = [("b", 3, 4), ("a", 1, 4)]
+    frame = pd.DataFrame(
+        [
+            {"task": t, "arm": "p", "split": "train", "n": n, "successes": s, "rate": s / n, "low": 0.1, "high": 0.9}
+            for t, s, n in rows
+        ]
+    )
+    figure = figures.task_rates(frame)
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["b", "a"]
+    path = figures.save_figure(figure, frame, tmp_path, "rates", {})
+    assert pd.read_csv(path.with_suffix(".csv"))["rate"].tolist() == [0.75, 0.25]

@@ -285,3 +285,17 @@ async def test_v0_can_be_acted_on(chromium, site):
         after = await act(env, f"click [{button.strip()[1:].partition(']')[0]}]")
         assert after.note == "" and "Accept" not in after.text
         assert (await act(env, "click [99]")).note == "there is no element [99] on the page"
+
+
+# -- pictures
+
+
+async def test_boxes_and_pictures_of_what_is_seen(chromium, site):
+    async with Visit(chromium, site, "frames") as (env, seen):
+        boxes = await env.boxes()
+        assert list(boxes) == [e.id for e in parse_page(seen.text)]
+        near, inner = boxes[find(seen, "near")], boxes[next(e.id for e in parse_page(seen.text) if e.role == "button")]
+        assert near[0] < inner[0] and near[1] < inner[1] < near[1] + 150 and 20 < inner[2] < 150
+        env.pictures = []
+        await act(env, "scroll [down]")
+        assert len(env.pictures) == 1 and env.pictures[0].startswith(b"\x89PNG")

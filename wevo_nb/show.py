@@ -76,7 +76,8 @@ def effects(one: Trajectory) -> pd.DataFrame:
     rows = []
     for number, step, after in one.transitions():
         told = after.effect or Effect()
-        happened = {"changed the page": told.changed, "went to another": told.navigated, "partial": told.partial}
+        happened = {"ended the episode": after.done}
+        happened |= {"changed the page": told.changed, "went to another": told.navigated, "partial": told.partial}
         happened |= {f"not done ({told.problem})": bool(told.problem), f"{told.opened} new tab": bool(told.opened)}
         action = format_action(step.decision.action) if step.decision.action else "(unread)"
         did = ", ".join(what for what, true in happened.items() if true) or "nothing"

@@ -36,7 +36,7 @@ def custom_query(page: Page, **conditions: str) -> Script:
     yield from click(page, "link", "New Custom Query")
     for name, wanted in conditions.items():
         yield from choose(page, "And", name.capitalize())
-        row = yield from seek(page, "row", rf"\|? ?{name.capitalize()} ?\|.*")
+        row = yield from seek(page, "row", rf"\W*{name.capitalize()} ?\|.*")
         if name == "owner":
             yield Action(verb="type", id=page.after(row, "textbox").id, text=wanted)
         else:
@@ -123,8 +123,8 @@ def comment(page: Page, comment: str, number: str) -> Script:
 def oldest(page: Page, priority: str, owner: str) -> Script:
     yield from custom_query(page, priority=priority, owner=owner)
     yield from click(page, "link", "Ticket")
-    row = yield from seek(page, "row", r"\|? ?#\d+ \|.*")
-    return [cell for cell in re.split(r" *\| *", row.name) if cell][1]
+    row = yield from seek(page, "row", r"\W*#\d+ \|.*")
+    return re.split(r" *\| *", row.name.lstrip("| "))[1]
 
 
 @script("issues-active")

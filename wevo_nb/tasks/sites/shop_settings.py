@@ -65,6 +65,7 @@ AUTHENTICATION_BACKENDS = (
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [Path(__file__).with_name("shop_templates")],
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
