@@ -202,26 +202,24 @@ def shown(value: str | float | None) -> str:
 def report(part: str, result: dict) -> str:
     """A part as text."""
     if part == "observation":
+        rows, grown = result["observation"], result["times_for_4_times_the_elements"]
         keys = "page elements ms characters controls recall ms_browsergym characters_browsergym recall_browsergym"
         columns = {key: key.replace("_browsergym", " BG") for key in keys.split()}
         columns |= {"ratio_to_browsergym": "ratio", "ratio_without_screenshot": "w/o shot"}
-        grown = (
-            f"20,000 elements cost {result['times_for_4_times_the_elements']} times what 5,000 cost (aim: at most 5)"
-        )
-        return f"{table(result['observation'], columns)}\n{grown}"
-    if part in ("miniwob", "sites"):
-        rows = result["miniwob"]["rows"] if part == "miniwob" else result["sites"]
-        columns = {key: key.replace("_", " ") for key in (rows[0] if rows else {})}
-        lines = [table(rows, columns)] if rows else []
-        for waits, one in result[part].get("browsergym", {}).items() if part == "miniwob" else ():
+        there = {key: name for key, name in columns.items() if key in rows[0]}
+        return f"{table(rows, there)}\n20,000 elements cost {grown} times what 5,000 cost (aim: at most 5)"
+    if part == "memory":
+        memory = result["memory"]
+        way = ", ".join(f"{loads}: {mb:,}" for loads, mb in memory["mb"])
+        return f"MB after so many loads: {way}\nslope: {memory['slope_mb_per_100_loads']} MB per 100 loads"
+    rows = result["miniwob"]["rows"] if part == "miniwob" else result["sites"]
+    lines = [table(rows, {key: key.replace("_", " ") for key in rows[0]})] if rows else []
+    if part == "miniwob" and "browsergym" in result["miniwob"]:
+        told = result["miniwob"]
+        for waits, one in told["browsergym"].items():
             lines.append(f"BrowserGym, {waits}: step {one['step_ms']:,} ms, reset {one['reset_ms']:,} ms")
-        if len(lines) > 1:
-            told = result["miniwob"]
-            lines.append(f"ratio {told['ratio_to_browsergym']}, without its waits {told['ratio_without_its_waits']}")
-        return "\n".join(lines)
-    memory = result["memory"]
-    way = ", ".join(f"{loads}: {mb:,}" for loads, mb in memory["mb"])
-    return f"MB after so many loads: {way}\nslope: {memory['slope_mb_per_100_loads']} MB per 100 loads"
+        lines.append(f"ratio {told['ratio_to_browsergym']}, without its waits {told['ratio_without_its_waits']}")
+    return "\n".join(lines)
 
 
 def machine() -> dict:

@@ -299,3 +299,48 @@ async def test_boxes_and_pictures_of_what_is_seen(chromium, site):
         env.pictures = []
         await act(env, "scroll [down]")
         assert len(env.pictures) == 1 and env.pictures[0].startswith(b"\x89PNG")
+
+
+# -- large pages
+
+COUNT = """() => {
+  window.counted = 0;
+  const count = (owner, name) => {
+    const own = owner[name];
+    owner[name] = function (...given) { window.counted += 1; return own.apply(this, given) };
+  };
+  count(window, "getComputedStyle");
+  count(Document.prototype, "elementFromPoint");
+  for (const name of ["getBoundingClientRect", "getAttribute", "querySelector", "closest", "matches"]) count(Element.prototype, name);
+}"""
+
+
+async def test_four_times_the_nodes_ask_the_page_at_most_five_times_as_often(chromium):
+    """User report 10, without a clock: questions to the browser on pages of 2,000, 8,000 and 32,000 nodes."""
+    block = (
+        "<section><h2>Head</h2><p>Some <a href='#'>link</a> text</p><ul><li>one<li><button>two</button></ul></section>"
+    )
+    pages = {f"n{n}": "<!doctype html>" + block * (n // 8) for n in (2000, 8000, 32_000)}
+    asked = []
+    with LocalSite(pages) as big:
+        for name in pages:
+            async with Visit(chromium, big, name) as (env, seen):
+                await env.page.evaluate(COUNT)
+                again = await act(env, "tab [0]")
+                asked.append(await env.page.evaluate("window.counted"))
+                assert (
+                    again.text == seen.text and seen.text.count("button 'two'") == again.text.count("button 'two'") > 3
+                )
+    assert asked[1] <= 5 * asked[0] and asked[2] <= 5 * asked[1], asked
+    assert asked[0] > 100
+
+
+async def test_on_a_large_page_what_is_laid_out_elsewhere_is_found(chromium):
+    """A menu and a dialog whose ancestors lie far below the window."""
+    filler = "<div><p>text</p></div>" * 1000
+    far = """<div style="position:absolute;top:9000px;width:50px;height:20px">far
+        <div style="position:fixed;top:100px;left:100px;width:300px;height:200px"><button>fixed</button></div></div>"""
+    with LocalSite({"big": f"<!doctype html>{filler}{far}{filler}"}) as big:
+        async with Visit(chromium, big, "big") as (env, seen):
+            assert "button 'fixed'" in seen.text and "far" not in seen.text
+            assert (await act(env, f"click [{find(seen, 'fixed')}]")).note == ""

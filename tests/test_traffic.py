@@ -409,3 +409,29 @@ async def test_leftovers_of_a_killed_run_are_removed_and_nothing_else(tmp_path, 
         other.kill()
         run.kill()
         monkeypatch.setattr(chromium_module.tempfile, "tempdir", None)
+
+
+def tree_mb() -> float:
+    """Memory of the browsers that belong to this process, shared parts counted once, in MB."""
+    total = 0
+    for process in psutil.Process().children(recursive=True):
+        try:
+            total += process.memory_full_info().pss
+        except psutil.NoSuchProcess:
+            continue
+    return total / 2**20
+
+
+async def test_memory_stays_flat_over_two_hundred_episodes(site):
+    """User report 12: a page used again and again grew by 0.9 MB a load; a context an episode may not by a tenth of it."""
+    async with Chromium(SMOKE.browser) as chromium:
+        env = BrowserEnv(chromium, site, SMOKE.browser, SMOKE.observation)
+        seen = []
+        for number in range(200):
+            first = await env.reset(env_task("tabs"))
+            await act(env, f"click [{find(first, 'blank')}]")
+            if number % 10 == 9:
+                seen.append(tree_mb())
+        await env.close()
+    slope = (sum(seen[-5:]) - sum(seen[5:10])) / 5 / 100  # MB an episode, after 50 to warm up
+    assert slope < 0.09, seen

@@ -99,7 +99,7 @@ def make_environment():
     if version_of("torch") is None:
         install_torch()
     say("the other packages (about a minute)")
-    pip("install", "-qq", "--prefer-binary", "--editable", f"{ROOT}[test]")
+    pip("install", "-qq", "--prefer-binary", "--editable", f"{ROOT}[test,sites]")
     pip("install", "-qq", "--no-deps", "--requirement", str(ROOT / "requirements-nodeps.txt"))
     check_packages()
     write(INSTALLED, {"fingerprint": wanted, "torch": version_of("torch")})

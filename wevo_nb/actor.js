@@ -37,13 +37,14 @@
   };
 
   // Where element `id` can be clicked: {x, y} in this frame; or {stale}, {unknown}, {gone}, {changed: what it is now},
-  // {disabled}, {covered: by what}, {option} for an option of a native select.
+  // {disabled}, {file}, {covered: by what}, {option} for an option of a native select.
   wevo.place = (generation, id) => {
     const found = find(generation, id);
     if (!found.e) return found;
     const e = found.e, now = other(e, id);
     if (now !== null) return {changed: now};
     if (e.matches(":disabled") || e.getAttribute("aria-disabled") === "true" || e.closest("[inert]")) return {disabled: true};
+    if (e.tagName === "INPUT" && e.type === "file") return {file: true};
     if (e.tagName === "OPTION" && e.closest("select")) return e.closest("select").disabled ? {disabled: true} : {option: true};
     e.scrollIntoViewIfNeeded?.();
     const labels = [...(e.labels || [])];
@@ -125,13 +126,14 @@
   // -- waiting
 
   // Resolves once nothing has changed for `quiet` ms: true; at the latest after `deadline` ms: false.
+  // Where nothing at all has changed since the last reading, a third of `quiet` is enough.
   wevo.settled = (quiet, deadline) => new Promise((resolve) => {
     const started = performance.now();
     const look = () => {
-      const now = performance.now();
-      if (now - Math.max(wevo.lastMutation, started) >= quiet) resolve(true);
+      const now = performance.now(), still = wevo.lastMutation <= wevo.readAt;
+      if (now - (still ? started : wevo.lastMutation) >= (still ? quiet / 3 : quiet)) resolve(true);
       else if (now - started >= deadline) resolve(false);
-      else setTimeout(look, 10);
+      else setTimeout(look, 5);
     };
     look();
   });

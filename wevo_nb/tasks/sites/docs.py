@@ -16,7 +16,8 @@ from pathlib import Path
 from wevo_nb.tasks.sites.files import serve_file
 
 ARCHIVE = "sqlalchemy==2.0.44"
-OUTSIDE = re.compile(r' href="https?://[^"]*"')
+OUTSIDE = re.compile(rb' href="https?://[^"]*"')
+FONT = re.compile(rb"url\(https?://[^)]*\)")
 LEFT_OUT = ("doc/build", "doc/_modules")  # the sources of the manual and of the package
 START = "index.html"
 
@@ -53,9 +54,15 @@ def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path):
         return
     target = folder / inner.removeprefix("doc/")
     target.parent.mkdir(parents=True, exist_ok=True)
-    content = archive.extractfile(member).read()
-    if target.suffix == ".html":
-        content = OUTSIDE.sub("", content.decode()).encode()
-    if target.name == "documentation_options.js":  # a search would load every page that it finds
+    target.write_bytes(_inward(target.name, archive.extractfile(member).read()))
+
+
+def _inward(name: str, content: bytes) -> bytes:
+    """A file without what leads off the site; and a search that does not load every page that it finds."""
+    if name.endswith(".html"):
+        content = OUTSIDE.sub(b"", content)
+    if name.endswith(".css"):
+        content = FONT.sub(b"local('sans-serif')", content)
+    if name == "documentation_options.js":
         content = content.replace(b"SHOW_SEARCH_SUMMARY: true", b"SHOW_SEARCH_SUMMARY: false")
-    target.write_bytes(content)
+    return content

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 
 from wevo_nb.tasks.sites.templates import World, template
 
-OBJECT = re.compile(r'<dt class="sig sig-object py" id="(sqlalchemy\.[\w.]+)">(.*?)</dt>\s*<dd>(.*?)(?=<dt |</dd>)', re.S)
+OBJECT = re.compile(
+    r'<dt class="sig sig-object py" id="(sqlalchemy\.[\w.]+)">(.*?)</dt>\s*<dd>(.*?)(?=<dt |</dd>)', re.S
+)
 RETURNS = re.compile(r"\u2192\s*([A-Za-z_]+)\s*¶?$")
 ADDED = re.compile(r'class="versionmodified added">(?:Added|New) in version ([\d.]+\d)')
 RELEASED = re.compile(r'<section id="change-([\d.]+)">(?:(?!<section ).)*?Released: (\w+ \d+, \d{4})', re.S)

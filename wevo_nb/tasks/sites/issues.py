@@ -52,7 +52,9 @@ def tickets() -> list[dict]:
         out.append(
             {
                 "summary": f"Order books for team {TEAMS[i // 4 % 12]} ({i + 1})" if order else summaries.pop(),
-                "description": f"Please order {copies} copies of {book['title']}." if order else "It happens every day.",
+                "description": f"Please order {copies} copies of {book['title']}."
+                if order
+                else "It happens every day.",
                 "book": (book["title"], copies) if order else None,
                 "reporter": rng.choice(REPORTERS),
                 "owner": rng.choice(PEOPLE),

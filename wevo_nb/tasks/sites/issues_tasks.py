@@ -9,7 +9,6 @@ from wevo_nb.tasks.sites.issues import (
     COMPONENTS,
     DATABASE,
     KINDS,
-    PEOPLE,
     PLACES,
     PRIORITIES,
     PRISTINE,
@@ -38,7 +37,13 @@ def field(world: World):
         yield {"summary": ticket["summary"], "field": name}, ticket[name]
 
 
-@template("issues-team", 'According to the wiki, what is the {what} of the team "{team}"?', "issues", start="/roadmap", easy=True)
+@template(
+    "issues-team",
+    'According to the wiki, what is the {what} of the team "{team}"?',
+    "issues",
+    start="/roadmap",
+    easy=True,
+)
 def team(world: World):
     for values in teams():
         for what in ("lead", "room", "city"):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Sequence
 from wevo_nb.actions import format_reply
 from wevo_nb.observation import Element, parse_page
 from wevo_nb.schema import Action, Decision, Observation, Step, Task
+from wevo_nb.tasks.sites.templates import TEMPLATES
 
 Script = Generator[Action, None, str]
 SCRIPTS: dict[str, Callable[..., Script]] = {}
@@ -64,8 +65,6 @@ class Oracle:
         self.running: dict[str, tuple[Page, Script]] = {}
 
     async def act(self, task: Task, history: Sequence[Step], observation: Observation) -> Decision:
-        from wevo_nb.tasks.sites import TEMPLATES
-
         if not history:
             page = Page()
             slots = TEMPLATES[task.name].slots(task.goal)
@@ -88,9 +87,10 @@ def _decision(history: Sequence[Step], action: Action) -> Decision:
 
 
 def _loading(history: Sequence[Step], observation: Observation) -> bool:
-    """Whether the page is still coming, and has not been waited for too often."""
+    """Whether the page is still coming (or nothing of it is there), and has not been waited for too often."""
     waited = [step.decision.action.verb for step in history[-WAITS:]].count("wait")
-    return observation.effect is not None and observation.effect.partial and waited < WAITS
+    partial = observation.effect is not None and observation.effect.partial
+    return (partial or not parse_page(observation.text)) and waited < WAITS
 
 
 def script(name: str):

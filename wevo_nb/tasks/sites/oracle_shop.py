@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-
-from wevo_nb.tasks.sites.oracle import Lost, Page, Script, choose, click, exactly, fill, script, seek
 from wevo_nb.schema import Action
+from wevo_nb.tasks.sites.oracle import Lost, Page, Script, choose, click, exactly, fill, script, seek
 
 
 def search(page: Page, text: str) -> Script:

@@ -1,9 +1,9 @@
-"""One site in one process: `python -m wevo_nb.tasks.sites build SITE FOLDER`, then `... serve SITE FOLDER [PORT]`.
+"""One site in one process: `python -m wevo_nb.tasks.sites build SITE FOLDER`, then `... serve SITE FOLDER`.
 
 The clock stands still at NOW and moves one second with each request that may change something,
 so that relative dates do not drift and two changes never share a moment. Says `ready PORT` on
 standard output, then obeys `reset` on standard input, and ends when that is closed: a server
-never outlives the process that started it.
+never outlives the process that started it, unless it was told to `stay`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CHANGING = frozenset({"shop", "issues"})  # an instance for every episode at a t
 
 def main(words: list[str]):
     """Builds or serves; the words are those of the command line."""
-    task, site, folder, *port = words
+    task, site, folder = words
     traveller = time_machine.travel(NOW, tick=False).start()
     module = importlib.import_module(f"wevo_nb.tasks.sites.{site}")
     if task == "build":
@@ -33,7 +33,9 @@ def main(words: list[str]):
     application = module.application(Path(folder))
     serve = serve_asgi if site == "tables" else serve_wsgi
     free = threading.Lock()  # one request at a time, and none while the site is reset under it
-    print("ready", serve(application, int(port[0]) if port else 0, traveller, free), flush=True)
+    print("ready", serve(application, traveller, free), flush=True)
+    if task == "stay":
+        threading.Event().wait()
     for line in sys.stdin:
         if line.strip() == "reset":
             with free:
@@ -42,7 +44,7 @@ def main(words: list[str]):
             print("reset done", flush=True)
 
 
-def serve_wsgi(application, port: int, traveller, free: threading.Lock) -> int:
+def serve_wsgi(application, traveller, free: threading.Lock) -> int:
     """Serves in threads of their own; returns the port."""
     from werkzeug.serving import WSGIRequestHandler, make_server
 
@@ -58,17 +60,16 @@ def serve_wsgi(application, port: int, traveller, free: threading.Lock) -> int:
                 traveller.shift(1)
             return application(environ, start_response)
 
-    server = make_server("127.0.0.1", port, timed, threaded=True, request_handler=Handler)
+    server = make_server("127.0.0.1", 0, timed, threaded=True, request_handler=Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server.server_port
 
 
-def serve_asgi(application, port: int, *_) -> int:
+def serve_asgi(application, *_) -> int:
     """Serves in a thread of its own; returns the port. Its application changes nothing."""
     import uvicorn
 
-    listening = socket.create_server(("127.0.0.1", port))
+    listening = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(application, log_level="warning", access_log=False))
     threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True).start()
     return listening.getsockname()[1]
-

@@ -58,7 +58,9 @@ def compare(world: World):
             yield {"one": one, "two": two}, [one, two] if many > more else [two, one]
 
 
-@template("shop-basket", f'Put the book "{{book}}" into the basket, one copy and nothing else. {DONE}', "shop", easy=True)
+@template(
+    "shop-basket", f'Put the book "{{book}}" into the basket, one copy and nothing else. {DONE}', "shop", easy=True
+)
 def basket(world: World):
     for title, _, stock, _ in _books(world):
         if stock:
@@ -66,7 +68,9 @@ def basket(world: World):
 
 
 @template(
-    "shop-basket-copies", f'Put {{copies}} copies of the book "{{book}}" into the basket and nothing else. {DONE}', "shop"
+    "shop-basket-copies",
+    f'Put {{copies}} copies of the book "{{book}}" into the basket and nothing else. {DONE}',
+    "shop",
 )
 def basket_copies(world: World):
     for number, (title, _, stock, _) in enumerate(_books(world)):
