@@ -1,7 +1,8 @@
 """A site of small pages on localhost, and how a test visits it: nothing ever ends and nothing is rewarded.
 
-`with LocalSite(pages) as site` serves `pages` (path -> html); `{here}` and `{other}` in a page stand
-for this server and for another port, which is another origin; nobody answers at `{gone}`. `Visit` opens one page in an environment.
+`with LocalSite(pages) as site` serves `pages` (path -> html); `{here}` and `{other}` in a page
+stand for this server and for another port, which is another origin; nobody answers at `{gone}`.
+`Visit` opens one page in an environment.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from wevo_nb.observation import parse_page
 from wevo_nb.params import BrowserParams, ObservationParams
 from wevo_nb.schema import Task
 
-PDF = b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n2 0 obj<</Type/Pages/Kids[]/Count 0>>endobj\ntrailer<</Root 1 0 R>>\n%%EOF"
+PDF = (
+    b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n"
+    b"2 0 obj<</Type/Pages/Kids[]/Count 0>>endobj\ntrailer<</Root 1 0 R>>\n%%EOF"
+)
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -133,7 +137,9 @@ class Visit:
     """An environment on one page, closed at the end: `async with Visit(chromium, site, "page") as (env, seen): ...`."""
 
     def __init__(self, chromium, suite, name: str, seed: int = 0, *, browser: dict | None = None, **observation):
-        params: BrowserParams = SMOKE.browser.model_copy(update={"viewport": (800, 600)} | (browser or {}))
+        params: BrowserParams = SMOKE.browser.model_copy(
+            update={"viewport": (800, 600), "quiet_ms": 60} | (browser or {})
+        )
         form = {"max_elements": 500, "max_chars": 100_000, "name_chars": 300} | observation
         limits: ObservationParams = SMOKE.observation.model_copy(update=form)
         self.env = BrowserEnv(chromium, suite, params, limits)

@@ -17,7 +17,7 @@ from stand_ins import SMOKE, Scripted
 
 from wevo_nb import chromium as chromium_module
 from wevo_nb.browser import BrowserEnv, EnvironmentBroken
-from wevo_nb.chromium import Chromium, record_of, remove_leftovers
+from wevo_nb.chromium import DRIVER_MB, Chromium, record_of, remove_leftovers
 from wevo_nb.judge import RewardJudge
 from wevo_nb.policies import ModelPolicy
 from wevo_nb.rollout import rollout, rollout_many
@@ -37,7 +37,8 @@ PAGES = {
     "tabs": """<title>Tabs</title><a href="/end" target="_blank">blank</a>
         <button onclick="window.open('/end')">open</button><button onclick="window.open('/closing')">brief</button>""",
     "closing": "<title>Closing</title><p>here</p><button onclick='window.close()'>close me</button>",
-    "files": """<title>Files</title><a href="/file">table</a><a href="/pdf">report</a><input type="file" aria-label="up">""",
+    "files": """<title>Files</title><a href="/file">table</a><a href="/pdf">report</a><input type="file" aria-label="up">
+        <button onclick="document.querySelector('input').click()">choose</button>""",
     "polling": """<title>Polling</title><p>news page</p><script>
         const poll = () => fetch("/poll").then(poll); poll()</script>""",
     "endless": "<title>Start</title><a href='/hang'>endless</a><a href='/slow?ms=9000'>never</a>",
@@ -149,11 +150,12 @@ async def test_a_pdf_is_told(chromium, site):
         assert (await act(env, "restart")).text == seen.text
 
 
-async def test_a_file_chooser_is_told(chromium, site):
+async def test_no_file_of_this_machine_is_given_away(chromium, site):
     async with Visit(chromium, site, "files") as (env, seen):
-        assert (await act(env, f"click [{find(seen, 'up')}]")).effect.dialogs == (
-            "a file chooser, which was cancelled",
-        )
+        after = await act(env, f"click [{find(seen, 'up')}]")
+        assert after.note == f"element [{find(seen, 'up')}] takes a file of this machine: none is given away"
+        after = await act(env, f"click [{find(seen, 'choose')}]")
+        assert after.effect.dialogs == ("a file chooser, which was cancelled",)
 
 
 # -- pages that do not come to rest (user report 11)
@@ -411,15 +413,19 @@ async def test_leftovers_of_a_killed_run_are_removed_and_nothing_else(tmp_path, 
         monkeypatch.setattr(chromium_module.tempfile, "tempdir", None)
 
 
-def tree_mb() -> float:
-    """Memory of the browsers that belong to this process, shared parts counted once, in MB."""
-    total = 0
+def memory() -> tuple[float, float]:
+    """MB that belong to the browsers of this process alone, and to the driver."""
+    browsers = driver = 0
     for process in psutil.Process().children(recursive=True):
         try:
-            total += process.memory_full_info().pss
+            own, words = process.memory_full_info().uss / 2**20, process.cmdline()
         except psutil.NoSuchProcess:
             continue
-    return total / 2**20
+        if words and words[0].endswith("node"):
+            driver += own
+        else:
+            browsers += own
+    return browsers, driver
 
 
 async def test_memory_stays_flat_over_two_hundred_episodes(site):
@@ -431,7 +437,9 @@ async def test_memory_stays_flat_over_two_hundred_episodes(site):
             first = await env.reset(env_task("tabs"))
             await act(env, f"click [{find(first, 'blank')}]")
             if number % 10 == 9:
-                seen.append(tree_mb())
+                seen.append(memory())
         await env.close()
-    slope = (sum(seen[-5:]) - sum(seen[5:10])) / 5 / 100  # MB an episode, after 50 to warm up
-    assert slope < 0.09, seen
+    browsers, driver = zip(*seen, strict=True)
+    slope = (sum(browsers[-5:]) - sum(browsers[5:10])) / 5 / 100  # MB an episode, after 50 to warm up
+    assert slope < 0.09, browsers
+    assert max(driver) < DRIVER_MB + 80, driver  # its heap and what it is made of

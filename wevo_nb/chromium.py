@@ -25,6 +25,7 @@ FLAGS = (
     "--disable-component-update --disable-sync"
 ).split()
 ONLY_LOCALHOST = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1, EXCLUDE [::1]"
+DRIVER_MB = 128  # heap of Playwright's driver: left alone it grows by 0.2 MB an episode before it cleans up
 SYSTEM_BROWSERS = ("/usr/bin/chromium-headless-shell", "/usr/bin/chromium")
 
 
@@ -43,7 +44,12 @@ class Chromium:
 
     async def __aenter__(self) -> Chromium:
         remove_leftovers()
-        self.playwright = await async_playwright().start()
+        given = os.environ.get("NODE_OPTIONS")
+        os.environ["NODE_OPTIONS"] = f"{given or ''} --max-old-space-size={DRIVER_MB}".strip()
+        try:
+            self.playwright = await async_playwright().start()
+        finally:
+            os.environ.pop("NODE_OPTIONS") if given is None else os.environ.update(NODE_OPTIONS=given)
         try:
             await self._launch()
         except BaseException:
