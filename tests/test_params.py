@@ -153,3 +153,17 @@ def test_the_default_arms_follow_the_iterations():
         "zero_shot", "self_improve_1", "self_improve_2", "webevolver", "webevolver+wmla_d1", "webevolver+best_of_k",
     )  # fmt: skip
     assert load_params("demo", {"wmla.arms": ["random"]}).params.arms() == ("random",)
+
+
+def test_a_suite_lays_its_own_params_over_the_profile_and_overrides_come_last():
+    """base < profile < base's for the suite < the profile's for the suite < overrides."""
+    plain = load_params("demo")
+    sites = load_params("demo", {"collect.suite": "sites", "tasks.max_steps": 5})
+    rows = {row["key"]: (row["value"], row["set by"]) for row in sites.rows("tasks", "browser", "collect", "sft")}
+    assert rows["collect.suite"] == ("sites", "overrides") and rows["tasks.max_steps"] == ("5", "overrides")
+    assert rows["browser.viewport"][1] == "base, suite sites" and rows["tasks.train"][1] == "demo, suite sites"
+    assert rows["sft.epochs"] == (str(plain.params.sft.epochs), "demo")
+    assert not set(sites.params.tasks.train) & set(plain.params.tasks.train)
+    live = load_params("demo", {"collect.suite": "webvoyager"}).params
+    assert (live.browser.offline, live.policy.reply, live.collect.judge) == (False, "generate", "llm")
+    assert plain.params.browser.offline and "suites" not in plain.params.model_dump()
