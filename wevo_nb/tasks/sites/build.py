@@ -47,6 +47,10 @@ def world() -> Path:
     return folder
 
 
+def is_built() -> bool:
+    return (cache() / fingerprint()).is_dir()
+
+
 def fingerprint() -> str:
     """Of everything that decides what the sites show. Raises SitesError where a package is missing."""
     digest = hashlib.sha256()

@@ -13,23 +13,27 @@ EARLIER = slice(-36, -10)  # commits on the pages two to four of the history
 SETTING = re.compile(r"^([A-Z_]+) = (\d+)$", re.M)
 
 
-@template("code-author", 'Who made the commit "{message}" of the repository planner?', "code", easy=True)
+@template("code-author", 'Who made the commit "{message}" of the repository planner?', "code", kind="lookup")
 def author(world: World):
     for commit in commits()[EARLIER]:
         yield {"message": commit["message"]}, commit["author"]
 
 
 @template(
-    "code-setting", 'What is the value of "{setting}" in the file config/{component}.py of the repository planner?',
+    "code-setting",
+    'What is the value of "{setting}" in the file config/{component}.py of the repository planner?',
     "code",
-)  # fmt: skip
+    kind="lookup",
+)
 def setting(world: World):
     for path, text in commits()[-1]["files"].items():
         for name, value in SETTING.findall(text):
             yield {"setting": name, "component": path[len("config/") : -len(".py")]}, int(value)
 
 
-@template("code-change", 'Which setting did the commit "{message}" of the repository planner change?', "code")
+@template(
+    "code-change", 'Which setting did the commit "{message}" of the repository planner change?', "code", kind="lookup"
+)
 def change(world: World):
     for before, after in pairwise(commits()[EARLIER]):
         texts = [dict(SETTING.findall(commit["files"][after["changed"]])) for commit in (before, after)]
@@ -38,7 +42,10 @@ def change(world: World):
 
 
 @template(
-    "code-new-value", 'To which value did the commit "{message}" set {setting} in the repository planner?', "code"
+    "code-new-value",
+    'To which value did the commit "{message}" set {setting} in the repository planner?',
+    "code",
+    kind="lookup",
 )
 def new_value(world: World):
     for before, after in pairwise(commits()[EARLIER]):
@@ -48,9 +55,14 @@ def new_value(world: World):
 
 
 @template(
-    "multi-commit-ticket", 'The commit "{message}" of the repository planner in Code closes a ticket of Issues. What '
-    "is the {field} of that ticket?", "code", "issues", start="",
-)  # fmt: skip
+    "multi-commit-ticket",
+    'The commit "{message}" of the repository planner in Code closes a ticket of Issues. What '
+    "is the {field} of that ticket?",
+    "code",
+    "issues",
+    start="",
+    kind="multi-hop",
+)
 def commit_ticket(world: World):
     found = {ticket["id"]: ticket for ticket in tickets(world)}
     for commit in commits()[EARLIER]:

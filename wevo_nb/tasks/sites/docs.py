@@ -58,11 +58,11 @@ def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path):
 
 
 def _inward(name: str, content: bytes) -> bytes:
-    """A file without what leads off the site; and a search that does not load every page that it finds."""
+    """A file without what leads off the site; a search neither loads every page that it finds nor marks words there."""
     if name.endswith(".html"):
         content = OUTSIDE.sub(b"", content)
     if name.endswith(".css"):
         content = FONT.sub(b"local('sans-serif')", content)
-    if name == "documentation_options.js":
-        content = content.replace(b"SHOW_SEARCH_SUMMARY: true", b"SHOW_SEARCH_SUMMARY: false")
+    for option in (b"SHOW_SEARCH_SUMMARY: ", b"SPHINX_HIGHLIGHT_ENABLED = "):
+        content = content.replace(option + b"true", option + b"false")
     return content

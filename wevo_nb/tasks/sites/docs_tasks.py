@@ -18,7 +18,7 @@ RELEASED = re.compile(r'<section id="change-([\d.]+)">(?:(?!<section ).)*?Releas
 PAGES = ("core/*.html", "orm/*.html", "orm/extensions/*.html", "dialects/*.html")
 
 
-@template("docs-release", "On which date was the version {version} of SQLAlchemy released?", "docs", easy=True)
+@template("docs-release", "On which date was the version {version} of SQLAlchemy released?", "docs", kind="lookup")
 def release(world: World):
     for path in sorted((world.folder / "docs" / "changelog").glob("changelog_*.html")):
         versions = path.read_text().partition('<section id="change-')
@@ -27,8 +27,11 @@ def release(world: World):
 
 
 @template(
-    "docs-returns", 'What does the method "{method}" return, according to its signature in the manual?', "docs"
-)  # fmt: skip
+    "docs-returns",
+    'What does the method "{method}" return, according to its signature in the manual?',
+    "docs",
+    kind="lookup",
+)
 def returns(world: World):
     for name, signature, _ in _objects(world):
         if found := RETURNS.search(signature):
@@ -36,9 +39,11 @@ def returns(world: World):
 
 
 @template(
-    "docs-class", 'Which class of SQLAlchemy has the method "{method}"? Answer with the name of the class alone.',
-    "docs", easy=True,
-)  # fmt: skip
+    "docs-class",
+    'Which class of SQLAlchemy has the method "{method}"? Answer with the name of the class alone.',
+    "docs",
+    kind="lookup",
+)
 def owner(world: World):
     found = defaultdict(set)
     for name, signature, _ in _objects(world):
@@ -51,7 +56,7 @@ def owner(world: World):
             yield {"method": method}, of
 
 
-@template("docs-added", 'In which version of SQLAlchemy was the method "{method}" added?', "docs")
+@template("docs-added", 'In which version of SQLAlchemy was the method "{method}" added?', "docs", kind="lookup")
 def added(world: World):
     for name, signature, text in _objects(world):
         found = ADDED.findall(text)

@@ -24,13 +24,13 @@ TICKETS = f"select {', '.join(FIELDS)} from ticket order by id"
 COMMENTS = "select ticket, newvalue from ticket_change where field = 'comment' and newvalue <> ''"
 
 
-@template("issues-owner", 'Who owns the ticket "#{number}"?', "issues", easy=True)
+@template("issues-owner", 'Who owns the ticket "#{number}"?', "issues", kind="lookup")
 def owner(world: World):
     for ticket in tickets(world):
         yield {"number": ticket["id"]}, ticket["owner"]
 
 
-@template("issues-field", 'What is the {field} of the ticket "{summary}"?', "issues")
+@template("issues-field", 'What is the {field} of the ticket "{summary}"?', "issues", kind="lookup")
 def field(world: World):
     for number, ticket in enumerate(tickets(world)):
         name = ("priority", "component", "milestone")[number % 3]
@@ -42,7 +42,7 @@ def field(world: World):
     'According to the wiki, what is the {what} of the team "{team}"?',
     "issues",
     start="/roadmap",
-    easy=True,
+    kind="lookup",
 )
 def team(world: World):
     for values in teams():
@@ -51,17 +51,23 @@ def team(world: World):
 
 
 @template(
-    "issues-count", 'How many tickets of the component "{component}" are owned by "{owner}" and not closed?', "issues"
-)  # fmt: skip
+    "issues-count",
+    'How many tickets of the component "{component}" are owned by "{owner}" and not closed?',
+    "issues",
+    kind="count",
+)
 def count(world: World):
     for (component, owner), found in _open_by(world, "component", "owner").items():
         yield {"owner": owner, "component": component}, len(found)
 
 
 @template(
-    "issues-new", 'Create a ticket with the summary "{summary}", the type "{kind}", the priority "{priority}" and '
-    f'the component "{{component}}". {DONE}', "issues",
-)  # fmt: skip
+    "issues-new",
+    'Create a ticket with the summary "{summary}", the type "{kind}", the priority "{priority}" and '
+    f'the component "{{component}}". {DONE}',
+    "issues",
+    kind="state",
+)
 def new(world: World):
     rng = random.Random("new tickets")
     for _ in range(60):
@@ -77,8 +83,11 @@ def new(world: World):
 
 
 @template(
-    "issues-priority", f'Change the priority of the ticket "#{{number}}" to "{{priority}}". {DONE}', "issues"
-)  # fmt: skip
+    "issues-priority",
+    f'Change the priority of the ticket "#{{number}}" to "{{priority}}". {DONE}',
+    "issues",
+    kind="state",
+)
 def priority(world: World):
     for ticket in tickets(world):
         wanted = PRIORITIES[(PRIORITIES.index(ticket["priority"]) + 2) % 5]
@@ -86,8 +95,8 @@ def priority(world: World):
 
 
 @template(
-    "issues-close", f'Close the ticket "#{{number}}" as "{{resolution}}". {DONE}', "issues", held_out=True
-)  # fmt: skip
+    "issues-close", f'Close the ticket "#{{number}}" as "{{resolution}}". {DONE}', "issues", held_out=True, kind="state"
+)
 def close(world: World):
     for ticket in tickets(world):
         if ticket["status"] != "closed":
@@ -99,8 +108,12 @@ def close(world: World):
 
 
 @template(
-    "issues-comment", f'Add the comment "{{comment}}" to the ticket "#{{number}}". {DONE}', "issues", held_out=True
-)  # fmt: skip
+    "issues-comment",
+    f'Add the comment "{{comment}}" to the ticket "#{{number}}". {DONE}',
+    "issues",
+    held_out=True,
+    kind="state",
+)
 def comment(world: World):
     words = ("I see it too", "Not in the new version", "Please try again", "Waiting for the build")
     for ticket in tickets(world):
@@ -109,9 +122,13 @@ def comment(world: World):
 
 
 @template(
-    "issues-oldest", 'Which ticket has the smallest number among those of the priority "{priority}" that are owned '
-    'by "{owner}" and not closed? Answer with its summary.', "issues", held_out=True,
-)  # fmt: skip
+    "issues-oldest",
+    'Which ticket has the smallest number among those of the priority "{priority}" that are owned '
+    'by "{owner}" and not closed? Answer with its summary.',
+    "issues",
+    held_out=True,
+    kind="extreme",
+)
 def oldest(world: World):
     for (priority, owner), found in _open_by(world, "priority", "owner").items():
         if len(found) > 1:
@@ -119,9 +136,12 @@ def oldest(world: World):
 
 
 @template(
-    "issues-active", 'How many active tickets of the milestone "{milestone}" have the priority "{priority}"?',
-    "issues", held_out=True,
-)  # fmt: skip
+    "issues-active",
+    'How many active tickets of the milestone "{milestone}" have the priority "{priority}"?',
+    "issues",
+    held_out=True,
+    kind="count",
+)
 def active(world: World):
     for (milestone, priority), found in _open_by(world, "milestone", "priority").items():
         yield {"milestone": milestone, "priority": priority}, len(found)

@@ -13,9 +13,13 @@ ORDER = re.compile(r"Please order (\d+) copies of (.+)\.")
 
 
 @template(
-    "multi-team-city", 'The wiki of Issues names the city of the team "{team}". What is its {column} in the table '
-    "cities of Tables?", "issues", "tables", start="",
-)  # fmt: skip
+    "multi-team-city",
+    'The wiki of Issues names the city of the team "{team}". What is its {column} in the table cities of Tables?',
+    "issues",
+    "tables",
+    start="",
+    kind="multi-hop",
+)
 def team_city(world: World):
     lone = {name for name, _ in world.query(DATA, LONE_CITIES)}
     for team in teams():
@@ -26,9 +30,15 @@ def team_city(world: World):
 
 
 @template(
-    "multi-order", f'Do in the Shop what the ticket "#{{number}}" of Issues asks for: put the books into the basket, '
-    f"and nothing else. {DONE}", "issues", "shop", start="", held_out=True,
-)  # fmt: skip
+    "multi-order",
+    f'Do in the Shop what the ticket "#{{number}}" of Issues asks for: put the books into the basket, '
+    f"and nothing else. {DONE}",
+    "issues",
+    "shop",
+    start="",
+    held_out=True,
+    kind="multi-hop",
+)
 def order(world: World):
     sql = "select id, description from ticket where description like 'Please order %'"
     for number, description in world.query("issues/env/db/trac.db", sql):

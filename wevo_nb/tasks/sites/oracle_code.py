@@ -84,6 +84,10 @@ def described(page: Page, name: str) -> Script:
     """To where a method is described."""
     yield from search(page, name)
     yield from click(page, "link", exactly(name))
+    for _ in range(WAITS):
+        if "#" in page.seen.url and page.seen.above > 0:
+            break
+        yield Action(verb="wait")  # the page is long: it comes first, and goes to the place later
     return ""
 
 
@@ -98,7 +102,7 @@ def release(page: Page, version: str) -> Script:
 @script("docs-returns")
 def returns(page: Page, method: str) -> Script:
     yield from described(page, method)
-    return (yield from in_text(page, rf"\b{method.split('.')[-1]} ?\([^→]*→ ?(\w+)"))
+    return (yield from in_text(page, rf"\b{method.split('.')[-1]}\b[^→]*→ ?(\w+)"))
 
 
 @script("docs-class")

@@ -7,6 +7,7 @@ they stay until `wevo sites down`.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -72,9 +73,12 @@ class Server:
         self._line("reset")
 
     def close(self):
-        _end(self.process.pid, psutil.Process(self.process.pid).create_time() if self.alive else 0.0)
+        """Ends it, and removes what it worked on. Closing twice does no harm."""
+        if self.alive:
+            _end(self.process.pid, psutil.Process(self.process.pid).create_time())
         self.process.wait()
-        self.process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # a command that it no longer read
+            self.process.stdin.close()
         self.process.stdout.close()
         shutil.rmtree(self.scratch, ignore_errors=True)
         self.record.unlink(missing_ok=True)

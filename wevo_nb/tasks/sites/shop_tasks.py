@@ -22,26 +22,26 @@ REVIEWS = """select p.title, r.title, r.score from reviews_productreview r
 join catalogue_product p on p.id = r.product_id"""
 
 
-@template("shop-price", 'What is the price of the book "{book}"?', "shop", easy=True)
+@template("shop-price", 'What is the price of the book "{book}"?', "shop", kind="lookup")
 def price(world: World):
     for title, amount, _, _ in _books(world):
         yield {"book": title}, float(amount)
 
 
-@template("shop-attribute", 'What is the {attribute} of the book "{book}"?', "shop")
+@template("shop-attribute", 'What is the {attribute} of the book "{book}"?', "shop", kind="lookup")
 def attribute(world: World):
     for title, code, value in world.query(f"shop/{DATABASE}", ATTRIBUTES):
         if code in ("author", "publisher", "year"):
             yield {"book": title, "attribute": code}, value
 
 
-@template("shop-count", 'How many books does a search for "{word}" find?', "shop", easy=True)
+@template("shop-count", 'How many books does a search for "{word}" find?', "shop", kind="count")
 def count(world: World):
     for word, found in _by_word(world).items():
         yield {"word": word}, len(found)
 
 
-@template("shop-cheapest", 'Which is the cheapest book with the word "{word}" in its title?', "shop")
+@template("shop-cheapest", 'Which is the cheapest book with the word "{word}" in its title?', "shop", kind="extreme")
 def cheapest(world: World):
     for word, found in _by_word(world).items():
         (least, title), (next_one, _) = sorted(found)[:2]
@@ -49,7 +49,7 @@ def cheapest(world: World):
             yield {"word": word}, title
 
 
-@template("shop-compare", 'Which book has more pages, "{one}" or "{two}"?', "shop")
+@template("shop-compare", 'Which book has more pages, "{one}" or "{two}"?', "shop", kind="compare")
 def compare(world: World):
     rows = world.query(f"shop/{DATABASE}", ATTRIBUTES)
     pages = [(title, int(value)) for title, code, value in rows if code == "pages"]
@@ -59,7 +59,7 @@ def compare(world: World):
 
 
 @template(
-    "shop-basket", f'Put the book "{{book}}" into the basket, one copy and nothing else. {DONE}', "shop", easy=True
+    "shop-basket", f'Put the book "{{book}}" into the basket, one copy and nothing else. {DONE}', "shop", kind="state"
 )
 def basket(world: World):
     for title, _, stock, _ in _books(world):
@@ -71,6 +71,7 @@ def basket(world: World):
     "shop-basket-copies",
     f'Put {{copies}} copies of the book "{{book}}" into the basket and nothing else. {DONE}',
     "shop",
+    kind="state",
 )
 def basket_copies(world: World):
     for number, (title, _, stock, _) in enumerate(_books(world)):
@@ -80,8 +81,8 @@ def basket_copies(world: World):
 
 
 @template(
-    "shop-extreme", 'Which is the {extreme} book of the category "{category}"?', "shop", held_out=True
-)  # fmt: skip
+    "shop-extreme", 'Which is the {extreme} book of the category "{category}"?', "shop", held_out=True, kind="extreme"
+)
 def extreme(world: World):
     shelves: dict[str, list] = {}
     for title, amount, _, category in _books(world):
@@ -92,7 +93,7 @@ def extreme(world: World):
                 yield {"category": category, "extreme": word}, ranked[0][1]
 
 
-@template("shop-stock", 'How many copies of the book "{book}" are available?', "shop", held_out=True, easy=True)
+@template("shop-stock", 'How many copies of the book "{book}" are available?', "shop", held_out=True, kind="lookup")
 def stock(world: World):
     for title, _, available, _ in _books(world):
         if available:
@@ -100,18 +101,25 @@ def stock(world: World):
 
 
 @template(
-    "shop-basket-two", f'Put the books "{{one}}" and "{{two}}" into the basket, one copy each. {DONE}',
-    "shop", held_out=True,
-)  # fmt: skip
+    "shop-basket-two",
+    f'Put the books "{{one}}" and "{{two}}" into the basket, one copy each. {DONE}',
+    "shop",
+    held_out=True,
+    kind="state",
+)
 def basket_two(world: World):
     for one, two in pairwise(title for title, _, available, _ in _books(world) if available):
         yield {"one": one, "two": two}, in_basket({one: 1, two: 1})
 
 
 @template(
-    "shop-review", 'Write a review of the book "{book}" with the title "{title}", {score} stars, the text '
-    f'"{{text}}", the name "Kim" and the email "kim@example.org". {DONE}', "shop", held_out=True,
-)  # fmt: skip
+    "shop-review",
+    'Write a review of the book "{book}" with the title "{title}", {score} stars, the text '
+    f'"{{text}}", the name "Kim" and the email "kim@example.org". {DONE}',
+    "shop",
+    held_out=True,
+    kind="state",
+)
 def review(world: World):
     texts = ("Well made", "Too short", "A fine gift", "Not for me", "Read it twice")
     for number, (book, _, _, _) in enumerate(_books(world)):

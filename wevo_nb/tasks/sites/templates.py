@@ -19,7 +19,7 @@ from typing import NamedTuple
 from wevo_nb.schema import Split, Task
 from wevo_nb.tasks.sites.answers import matches
 
-CAP = 20
+CAP = 16
 HELD_OUT_SITES = ("code", "docs")
 HELD_BACK = 0.3  # of a training template's entities
 SLOT = re.compile(r"\{(\w+)\}")
@@ -38,7 +38,7 @@ class Template:
     sites: tuple[str, ...]  # what may be reached; the first one is where it starts unless `start` is the portal
     start: str  # path on the first site; "" is the portal
     held_out: bool
-    easy: bool
+    kind: str  # lookup, filter, extreme, count, compare, multi-hop or state
     make: Callable[[World], Iterable[tuple[dict, object]]]
 
     @property
@@ -92,11 +92,11 @@ def query(file: Path, sql: str, *values) -> list[tuple]:
 TEMPLATES: dict[str, Template] = {}
 
 
-def template(name: str, goal: str, *sites: str, start: str = "/", held_out: bool = False, easy: bool = False):
+def template(name: str, goal: str, *sites: str, start: str = "/", kind: str, held_out: bool = False):
     """Registers the decorated function as a template."""
 
     def register(make):
-        TEMPLATES[name] = Template(name, goal, sites, start, held_out, easy, make)
+        TEMPLATES[name] = Template(name, goal, sites, start, held_out, kind, make)
         return make
 
     return register
