@@ -37,15 +37,6 @@ document.getElementById("listens").addEventListener("click", () => say("heard"))
 </script>"""
 OVERLAY = """<!doctype html><title>Overlay</title><button onclick="document.title='clicked'">Under</button>
 <div style="position:fixed;top:0;left:0;width:100%;height:60%;background:#fff">Half a cookie banner</div>"""
-SHADOW = """<!doctype html><title>Shadow</title><div id="open"></div><div id="closed"></div>
-<script>
-for (const mode of ["open", "closed"]) {
-  const button = document.createElement("button");
-  button.textContent = mode + " root";
-  button.onclick = () => { document.title = "clicked " + mode; };
-  document.getElementById(mode).attachShadow({mode}).append(button);
-}
-</script>"""
 FORM = """<!doctype html><title>Form</title>
 <form onsubmit="document.querySelector('p').textContent = 'sent ' + this.q.value; return false">
 <input name="q" aria-label="Query" value="old words"></form><p>not sent</p>"""
@@ -55,7 +46,7 @@ const root = document.getElementById("host").attachShadow({mode: "open"});
 root.innerHTML = "<button><slot></slot></button>";
 root.querySelector("button").onclick = () => { document.title = "clicked"; };
 </script>"""
-PAGES = {"slotted": SLOTTED, "controls": CONTROLS, "overlay": OVERLAY, "shadow": SHADOW, "form": FORM}
+PAGES = {"slotted": SLOTTED, "controls": CONTROLS, "overlay": OVERLAY, "form": FORM}
 
 
 @pytest.fixture(scope="module")
@@ -92,15 +83,6 @@ async def test_a_page_is_seen_as_a_person_sees_it(chromium, site):
         ]
         assert (seen.title, seen.goal, seen.note, seen.done, seen.reward) == ("Shop", "look around", "", False, None)
         assert seen.url.endswith("/controls") and is_page(seen.text)
-
-
-async def test_buttons_in_open_and_closed_shadow_roots_are_seen_and_clicked(chromium, site):
-    async with Visit(chromium, site, "shadow") as (env, seen):
-        assert seen.text == "[1] button 'open root'\n[2] button 'closed root'"
-        after = await act(env, "click [1]")
-        assert (after.note, after.title) == ("", "clicked open")
-        after = await act(env, "click [2]")
-        assert (after.note, after.title) == ("", "clicked closed")
 
 
 async def test_a_button_whose_label_is_slotted_in_is_clicked(chromium, site):

@@ -59,13 +59,21 @@ def page(observation: Observation, screenshot: bytes | None = None, boxes: dict 
 
 
 def strip(one: Trajectory, pictures: Sequence[bytes]) -> HTML:
-    """An episode as a strip of screenshots, each under the action that led to it."""
+    """An episode as a strip of screenshots, each under the action that led to it.
+
+    `pictures`: of the first page and after each action; an unread reply and a stop lead to no new one.
+    """
     actions = ["start", *(format_action(s.decision.action) if s.decision.action else "(unread)" for s in one.steps)]
+    taken = iter(pictures)
+    shown = [next(taken)]
+    for step in one.steps:
+        acted = step.decision.action is not None and step.decision.action.verb != "stop"
+        shown.append(next(taken) if acted else shown[-1])
     end = f"{one.ended}, {one.verdict.outcome}" if one.verdict else one.ended
     cells = "".join(
         f'<div style="flex:0 0 240px;margin:0 8px 8px 0"><div>{i}. <code>{escape(action)}</code></div>'
         f"{_image(picture, 240)}</div>"
-        for i, (action, picture) in enumerate(zip(actions, pictures, strict=True))
+        for i, (action, picture) in enumerate(zip(actions, shown, strict=True))
     )
     head = f"<p><b>{escape(one.task.goal)}</b> ({escape(end)})</p>"
     return _html(f'{head}<div style="display:flex;flex-wrap:wrap">{cells}</div>')

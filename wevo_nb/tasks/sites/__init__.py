@@ -103,7 +103,7 @@ class Sites:
         try:
             for site in item.template.sites:
                 visit.servers[site] = self._own(site) if site in CHANGING else self._shared(site)
-            if not item.template.start:
+            if not item.start:
                 portal = self._own("portal")
                 portal.show({site: server.address for site, server in visit.servers.items()})
                 visit.servers["portal"] = portal
@@ -154,8 +154,8 @@ class SitesVisit:
 
     @property
     def url(self) -> str:
-        path = self.item.template.start or "/"
-        first = self.item.template.sites[0] if self.item.template.start else "portal"
+        path = self.item.start or "/"
+        first = self.item.template.sites[0] if self.item.start else "portal"
         return f"http://{self.servers[first].address}{path}"
 
     @property
@@ -166,12 +166,14 @@ class SitesVisit:
         return self.item.task.goal
 
     async def state(self, page) -> tuple[bool, float | None]:
-        """An episode ends with `stop` alone."""
+        """An episode ends with `stop`, or where the page that the task asks for is open."""
+        if await asyncio.to_thread(self.item.opened, page.url, self._folders()):
+            return True, 1.0
         return False, None
 
     async def answer(self, page, text: str) -> float | None:
         """1.0 for the right answer, or for the state asked for; else 0.0."""
-        return float(await asyncio.to_thread(self.item.right, text, self._folders()))
+        return float(await asyncio.to_thread(self.item.right, text, page.url, self._folders()))
 
     async def close(self):
         self.suite.give_back(self.servers)

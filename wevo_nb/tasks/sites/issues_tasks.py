@@ -16,9 +16,8 @@ from wevo_nb.tasks.sites.issues import (
     TROUBLES,
     teams,
 )
-from wevo_nb.tasks.sites.templates import Reached, World, query, template
+from wevo_nb.tasks.sites.templates import DONE, Opened, Reached, World, query, template
 
-DONE = 'Then answer "done".'
 FIELDS = "id summary owner priority component milestone type status resolution".split()
 TICKETS = f"select {', '.join(FIELDS)} from ticket order by id"
 COMMENTS = "select ticket, newvalue from ticket_change where field = 'comment' and newvalue <> ''"
@@ -48,6 +47,31 @@ def team(world: World):
     for values in teams():
         for what in ("lead", "room", "city"):
             yield {"team": values["team"], "what": what}, values[what]
+
+
+@template(
+    "issues-history",
+    'Open the page of the team "{team}" and then its history.',
+    "issues",
+    start="/wiki",
+    kind="navigation",
+)
+def history(world: World):
+    for values in teams():
+        yield {"team": values["team"]}, Opened(f"/wiki/Team{values['team']}?action=history")
+
+
+@template(
+    "issues-edit",
+    'Open the page of the team "{team}" and then the form to edit it.',
+    "issues",
+    start="/wiki",
+    held_out=True,
+    kind="navigation",
+)
+def edit(world: World):
+    for values in teams():
+        yield {"team": values["team"]}, Opened(f"/wiki/Team{values['team']}?action=edit")
 
 
 @template(

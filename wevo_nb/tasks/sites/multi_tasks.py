@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from wevo_nb.tasks.sites.issues import teams
-from wevo_nb.tasks.sites.shop_tasks import DONE, in_basket
+from wevo_nb.tasks.sites.shop_tasks import in_basket
 from wevo_nb.tasks.sites.tables_tasks import DATA, LONE_CITIES
-from wevo_nb.tasks.sites.templates import World, template
+from wevo_nb.tasks.sites.templates import DONE, World, template
 
 ORDER = re.compile(r"Please order (\d+) copies of (.+)\.")
 

@@ -74,6 +74,20 @@ def team(page: Page, team: str, what: str) -> Script:
     return (yield from value(page, what.capitalize()))
 
 
+@script("issues-history")
+def history(page: Page, team: str) -> Script:
+    yield from click(page, "link", f"Team {team}")
+    yield from click(page, "link", "History")
+    return "done"
+
+
+@script("issues-edit")
+def edit(page: Page, team: str) -> Script:
+    yield from click(page, "link", f"Team {team}")
+    yield from click(page, "button", "Edit this page")
+    return "done"
+
+
 @script("issues-count")
 def count(page: Page, component: str, owner: str) -> Script:
     yield from custom_query(page, component=component, owner=owner)

@@ -45,6 +45,13 @@ def price(page: Page, book: str) -> Script:
     return found(page, r"(£[\d,.]+)")
 
 
+@script("shop-add")
+def add(page: Page, book: str) -> Script:
+    yield from click(page, "button", "Add to basket")
+    yield from click(page, "link|button", "View basket")
+    return "done"
+
+
 @script("shop-attribute")
 def attribute(page: Page, book: str, attribute: str) -> Script:
     yield from open_book(page, book)

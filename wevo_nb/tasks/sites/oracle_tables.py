@@ -100,6 +100,13 @@ def capital(page: Page, country: str) -> Script:
     return record(page, "name", country)["capital"]
 
 
+@script("tables-sort")
+def sort(page: Page, table: str, column: str) -> Script:
+    yield from click(page, "link", table)
+    yield from click(page, "link", column)
+    return "done"
+
+
 @script("tables-city-population")
 def city_population(page: Page, city: str) -> Script:
     yield from table(page, "cities")

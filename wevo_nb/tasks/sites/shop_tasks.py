@@ -6,9 +6,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from wevo_nb.tasks.sites.shop import DATABASE
-from wevo_nb.tasks.sites.templates import Reached, World, query, template
+from wevo_nb.tasks.sites.templates import DONE, Opened, Reached, World, query, template
 
-DONE = 'Then answer "done".'
 BOOKS = """select p.title, r.price, r.num_in_stock, c.name
 from catalogue_product p join partner_stockrecord r on r.product_id = p.id
 join catalogue_productcategory pc on pc.product_id = p.id join catalogue_category c on c.id = pc.category_id
@@ -26,6 +25,21 @@ join catalogue_product p on p.id = r.product_id"""
 def price(world: World):
     for title, amount, _, _ in _books(world):
         yield {"book": title}, float(amount)
+
+
+@template(
+    "shop-add",
+    'Add the book "{book}" to the basket and open the basket.',
+    "shop",
+    start="/catalogue/{page}/",
+    kind="state",
+)
+def add(world: World):
+    rows = world.query(f"shop/{DATABASE}", "select title, slug || '_' || id from catalogue_product")
+    pages = dict(rows)
+    for title, _, stock, _ in _books(world):
+        if stock:
+            yield {"book": title, "page": pages[title]}, Opened("/basket/", in_basket({title: 1}))
 
 
 @template("shop-attribute", 'What is the {attribute} of the book "{book}"?', "shop", kind="lookup")

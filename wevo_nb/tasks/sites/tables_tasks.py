@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wevo_nb.tasks.sites.templates import World, template
+from wevo_nb.tasks.sites.templates import Opened, World, template
 
 DATA = "tables/data.db"
 LONE_CITIES = "select name, population from cities group by name having count(*) = 1"
@@ -18,6 +18,20 @@ LONE_CITIES = "select name, population from cities group by name having count(*)
 def capital(world: World):
     for name, found in world.query(DATA, "select name, capital from countries where capital <> ''"):
         yield {"country": name}, found
+
+
+@template(
+    "tables-sort",
+    'Open the table "{table}" and sort its rows by "{column}".',
+    "tables",
+    start="/data",
+    kind="navigation",
+)
+def sort(world: World):
+    for (table,) in world.query(DATA, "select name from sqlite_master where type = 'table' and name not like '%fts%'"):
+        for _, column, *_ in world.query(DATA, f"pragma table_info({table})"):
+            if column != "id":
+                yield {"column": column, "table": table}, Opened(f"/data/{table}?_sort={column}")
 
 
 @template(

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from wevo_nb.schema import Split, Task
 from wevo_nb.tasks.sites.answers import matches
@@ -22,6 +23,7 @@ from wevo_nb.tasks.sites.answers import matches
 CAP = 16
 HELD_OUT_SITES = ("code", "docs")
 HELD_BACK = 0.3  # of a training template's entities
+DONE = 'Then answer "done".'
 SLOT = re.compile(r"\{(\w+)\}")
 
 
@@ -31,14 +33,24 @@ class Reached(NamedTuple):
     holds: Callable[[Path], bool]  # of the site's folder
 
 
+class Opened(NamedTuple):
+    """The page that a task asks for, by path and query, and a state that must have been reached, if any.
+
+    Such a task is over when the page is open; nothing has to be answered.
+    """
+
+    address: str
+    state: Reached | None = None
+
+
 @dataclass(frozen=True)
 class Template:
     name: str
     goal: str  # with {slots}; what may have to be typed stands in double quotes
     sites: tuple[str, ...]  # what may be reached; the first one is where it starts unless `start` is the portal
-    start: str  # path on the first site; "" is the portal
+    start: str  # path on the first site, may have slots; "" is the portal
     held_out: bool
-    kind: str  # lookup, filter, extreme, count, compare, multi-hop or state
+    kind: str  # lookup, filter, extreme, count, compare, multi-hop, state or navigation
     make: Callable[[World], Iterable[tuple[dict, object]]]
 
     @property
@@ -56,18 +68,29 @@ class Template:
 
 
 class Item(NamedTuple):
-    """A task with what makes it right."""
+    """A task with where it begins and what makes it right."""
 
     task: Task
     template: Template
+    start: str
     wanted: object
     others: tuple[str, ...] = ()
 
-    def right(self, answer: str, folders: Mapping[str, Path]) -> bool:
-        """Whether `stop [answer]` is a success; `folders` are those that the episode's sites work on."""
+    def right(self, answer: str, url: str, folders: Mapping[str, Path]) -> bool:
+        """Whether `stop [answer]` on the page `url` is a success; `folders` are what the episode's sites work on."""
+        if isinstance(self.wanted, Opened):
+            return self.opened(url, folders)
         if isinstance(self.wanted, Reached):
             return self.wanted.holds(folders[self.template.sites[-1]])
         return matches(answer, self.wanted, self.task.goal, self.others)
+
+    def opened(self, url: str, folders: Mapping[str, Path]) -> bool:
+        """Whether the task asks for the page `url`, and all else that it asks for is done."""
+        if not isinstance(self.wanted, Opened):
+            return False
+        parts = urlsplit(url)
+        there = self.wanted.address == parts.path + ("?" + parts.query if parts.query else "")
+        return there and (self.wanted.state is None or self.wanted.state.holds(folders[self.template.sites[-1]]))
 
 
 class World:
@@ -112,7 +135,7 @@ def items(world: World) -> dict[tuple[str, int], Item]:
             slots, wanted = made[goal]
             task = Task(suite="sites", name=one.name, seed=number, goal=goal, site=one.site, split=_split(one, slots))
             wanted, *others = wanted if isinstance(wanted, list) else [wanted]
-            out[one.name, number] = Item(task, one, wanted, tuple(others))
+            out[one.name, number] = Item(task, one, one.start.format(**slots), wanted, tuple(others))
     return out
 
 
