@@ -17,10 +17,11 @@ from wevo_nb.runs import JSONL
 from wevo_nb.schema import Trajectory
 from wevo_nb.tasks.sites import Sites
 from wevo_nb.tasks.sites.oracle import Oracle
+from wevo_nb.tasks.sites.templates import Opened
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 PARAMS = load_params("study", {"collect.suite": "sites"}).params  # the whole window, as base.yaml has it for the sites
-FEWEST, MOST = 3, 12  # steps
+FEWEST, MOST = 3, 12  # steps, but for the warm-up tasks, which are over after a click or two
 
 
 async def test_the_oracle_solves_every_task_through_the_observation_alone(chromium, tmp_path, capsys):
@@ -49,4 +50,6 @@ async def test_the_oracle_solves_every_task_through_the_observation_alone(chromi
     unsolved = [f"{t.task.key}: {t.ended} {t.error}{t.final.url} {t.steps[-1].decision.reply if t.steps else ''}"
                 for t in found if not t.verdict.success]  # fmt: skip
     assert not unsolved, "\n".join(unsolved)
-    assert {name: (min(n), max(n)) for name, n in steps.items() if min(n) < FEWEST or max(n) > MOST} == {}
+    for name, numbers in steps.items():
+        warm_up = isinstance(suite.items[name, 0].wanted, Opened)
+        assert (1 if warm_up else FEWEST) <= min(numbers) and max(numbers) <= MOST, f"{name}: {sorted(numbers)} steps"

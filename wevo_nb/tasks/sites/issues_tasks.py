@@ -50,6 +50,18 @@ def team(world: World):
 
 
 @template(
+    "issues-page",
+    'Open the page of the team "{team}".',
+    "issues",
+    start="/wiki",
+    kind="navigation",
+)
+def page(world: World):
+    for values in teams():
+        yield {"team": values["team"]}, Opened(f"/wiki/Team{values['team']}")
+
+
+@template(
     "issues-history",
     'Open the page of the team "{team}" and then its history.',
     "issues",

@@ -107,21 +107,26 @@ def script(name: str):
 
 
 def seek(page: Page, role: str, name: str = "", number: int = 0) -> Generator[Action, None, Element]:
-    """The element, scrolled to if need be. Raises Lost at the end of the page."""
-    for _ in range(SCREENS):
-        found = page.all(role, name)
-        if len(found) > number:
-            return found[number]
-        before = page.seen.text
-        yield Action(verb="scroll", text="down")
-        if page.seen.text == before:
-            break
+    """The element, looked for down the page and, as more may have come meanwhile, up again. Raises Lost."""
+    for way in ("down", "up"):
+        for _ in range(SCREENS):
+            found = page.all(role, name)
+            if len(found) > number:
+                return found[number]
+            before = page.seen.text
+            yield Action(verb="scroll", text=way)
+            if page.seen.text == before:
+                break
     raise Lost(f"no {role} {name!r} on {page.seen.title!r}")
 
 
 def click(page: Page, role: str, name: str = "", number: int = 0) -> Script:
-    element = yield from seek(page, role, name, number)
-    yield Action(verb="click", id=element.id)
+    """A click, and a second one where the first did nothing: the page may have moved under it."""
+    for _ in range(2):
+        element = yield from seek(page, role, name, number)
+        yield Action(verb="click", id=element.id)
+        if page.seen.effect is None or page.seen.effect.changed or page.seen.effect.navigated:
+            break
     return ""
 
 

@@ -74,6 +74,12 @@ def team(page: Page, team: str, what: str) -> Script:
     return (yield from value(page, what.capitalize()))
 
 
+@script("issues-page")
+def page_of(page: Page, team: str) -> Script:
+    yield from click(page, "link", f"Team {team}")
+    return "done"
+
+
 @script("issues-history")
 def history(page: Page, team: str) -> Script:
     yield from click(page, "link", f"Team {team}")

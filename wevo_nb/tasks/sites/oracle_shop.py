@@ -45,6 +45,12 @@ def price(page: Page, book: str) -> Script:
     return found(page, r"(£[\d,.]+)")
 
 
+@script("shop-category")
+def category(page: Page, category: str) -> Script:
+    yield from click(page, "link", exactly(category))
+    return "done"
+
+
 @script("shop-add")
 def add(page: Page, book: str) -> Script:
     yield from click(page, "button", "Add to basket")

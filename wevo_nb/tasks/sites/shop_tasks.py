@@ -27,6 +27,15 @@ def price(world: World):
         yield {"book": title}, float(amount)
 
 
+@template("shop-category", 'Open the category "{category}".', "shop", start="/catalogue/", kind="navigation")
+def category(world: World):
+    sql = "select id, name, slug, substr(path, 1, length(path) - 4), path from catalogue_category order by path"
+    slugs = {"": ""}
+    for number, name, slug, above, path in world.query(f"shop/{DATABASE}", sql):
+        slugs[path] = f"{slugs[above]}/{slug}"
+        yield {"category": name}, Opened(f"/catalogue/category{slugs[path]}_{number}/")
+
+
 @template(
     "shop-add",
     'Add the book "{book}" to the basket and open the basket.',
