@@ -29,6 +29,12 @@ PAGES = {
     "going": """<p>first</p><a href="/slow?ms=500">to the slow page</a>""",
     "one": """<title>One</title><a href="/two">two</a>""",
     "two": """<title>Two</title><p>second</p>""",
+    "card": f"""{SAY}<div onclick="say('opened')">Open card <button style="display:block;width:100%;height:60px"
+        onclick="event.stopPropagation(); say('deleted')">Delete</button></div>""",
+    "padded": """<iframe src="/buttons" style="padding:40px;transform:scale(.8)" width="300" height="200"></iframe>""",
+    "buttons": "".join(f"<button style='display:block' onclick='this.textContent += &quot; done&quot;'>{n}</button>" for n in ("one", "two", "three")),
+    "states": f"""{SAY}<button onclick="history.pushState(1, '', location.href); say('pushed')">push</button>
+        <iframe src="/one" width="200" height="60"></iframe><script>onpopstate = () => say('popped')</script>""",
     "off": """<button disabled>off</button><fieldset disabled><button>in off</button></fieldset>
         <button aria-disabled="true">aria off</button><div inert><button>inert</button></div>""",
     "inline": f"""{SAY}<div style="width:120px"><a href="#" onclick="say('wrapped'); return false">a link that
@@ -180,6 +186,30 @@ async def test_a_link_over_several_lines_is_clicked_where_it_is(chromium, site):
         assert said(await act(env, f"click [{link}]")) == "wrapped"
 
 
+async def test_a_click_is_not_given_to_a_control_inside(chromium, site):
+    async with Visit(chromium, site, "card") as (env, seen):
+        card = next(e.id for e in parse_page(seen.text) if e.role == "clickable")
+        assert said(await act(env, f"click [{card}]")) == "opened"
+        assert said(await act(env, f"click [{find(seen, 'Delete')}]")) == "deleted"
+
+
+@pytest.mark.parametrize(("was", "now"), [("Buy for 5", "Buy for 5000"), ("message 3", "message 4")])
+async def test_another_number_is_another_thing(chromium, site, was, now):
+    async with Visit(chromium, site, "shifting") as (env, seen):
+        await env.page.evaluate(f"document.querySelector('#list button').textContent = '{was}'")
+        seen = await act(env, "wait")
+        await env.page.evaluate(f"document.querySelector('#list button').textContent = '{now}'")
+        after = await act(env, f"click [{find(seen, was)}]")
+        assert after.problem == "stale" and said(after) == "-"
+
+
+async def test_a_frame_with_padding_and_scale_is_clicked_where_it_is(chromium, site):
+    async with Visit(chromium, site, "padded") as (env, seen):
+        for name in ("one", "two", "three"):
+            after = await act(env, f"click [{find(seen, name)}]")
+            assert after.note == "" and f"button '{name} done'" in after.text, name
+
+
 # -- waiting
 
 
@@ -229,13 +259,33 @@ async def test_back_forward_and_again(chromium, site):
         assert (await act(env, "restart")).text == seen.text
 
 
+async def test_back_within_an_app_and_out_of_a_frame(chromium, site):
+    async with Visit(chromium, site, "states") as (env, seen):
+        pushed = await act(env, f"click [{find(seen, 'push')}]")
+        assert said(pushed) == "pushed"
+        back = await act(env, "goback")
+        assert (said(back), back.note) == ("popped", "")
+        inner = await act(env, f"click [{find(back, 'two')}]")
+        assert "second" in inner.text
+        again = await act(env, "goback")
+        assert (again.note, "link 'two'" in again.text, said(again)) == ("", True, "popped")
+
+
 async def test_goto_is_off_and_bound_to_the_hosts_of_the_task(chromium, site):
     async with Visit(chromium, site, "one") as (env, seen):
         after = await act(env, f"goto [http://{site.address}/two]")
         assert (after.problem, after.title) == ("refused", "One")
     async with Visit(chromium, site, "one", browser={"goto": True}) as (env, seen):
         assert (await act(env, "goto [http://site/two]")).title == "Two"
-        for url in ("http://example.org/", "file:///etc/passwd", "javascript:alert(1)", "http://127.0.0.1:9/", "x"):
+        for url in (
+            "http://example.org/",
+            "file:///etc/passwd",
+            "javascript:alert(1)",
+            r"http://\\[x",
+            "http://℀.com/",
+            "http://127.0.0.1:9/",
+            "x",
+        ):
             after = await act(env, f"goto [{url}]")
             assert (after.problem, after.title) == ("refused", "Two") and "may be visited" in after.note, url
 

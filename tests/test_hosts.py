@@ -30,7 +30,21 @@ def test_which_urls_are_allowed(url, allowed):
 
 @pytest.mark.parametrize(
     "host",
-    ["localhost", "127.0.0.1:99", "10.1.2.3", "192.168.0.1", "172.20.0.1:8", "169.254.169.254", "[::1]", "2130706433"],
+    [
+        "localhost",
+        "127.0.0.1:99",
+        "10.1.2.3",
+        "192.168.0.1",
+        "172.20.0.1:8",
+        "169.254.169.254",
+        "[::1]",
+        "2130706433",
+        "localhost.",
+        "u:p@127.0.0.1",
+        "router",
+        "metadata.google.internal",
+        "100.64.0.1",
+    ],
 )
 def test_a_private_address_is_no_public_host(host):
     assert block_pattern({"*": "any"}).match(f"http://{host}/x") and not is_allowed(f"http://{host}", {"*": "any"})
@@ -53,4 +67,7 @@ def test_what_is_a_challenge_and_what_only_speaks_of_one():
     assert challenge(429, "x", "Our systems have detected unusual traffic", []).endswith("(HTTP 429)")
     assert challenge(200, "Contact", "[1] button 'Send'", ["http://a.org/", "https://hcaptcha.com/badge"]) == ""
     assert challenge(200, "Journal", "we verify you are human readers", ["http://a.org/"]) == ""
-    assert challenge(200, "Just a moment", "word " * 1000, []) == ""
+    assert challenge(200, "Just a moment...", "word " * 1000, []) == ""
+    assert challenge(200, "#12 (Access denied when saving a file) - issues", "", []) == ""
+    assert challenge(200, "Just a moment in time: a poem", "", []) == ""
+    assert challenge(403, "Forbidden", "[1] StaticText 'Access denied'", []) == ""

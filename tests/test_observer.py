@@ -335,6 +335,28 @@ async def test_four_times_the_nodes_ask_the_page_at_most_five_times_as_often(chr
     assert asked[0] > 100
 
 
+async def test_fixed_controls_are_there_on_a_large_page_wherever_they_are(chromium):
+    """A bar in a header that is scrolled away, and a button in the footer: between the points that are tested."""
+    bar = "<header><nav style='position:fixed;top:0;height:30px'><a href='#'>Bar</a></nav></header>"
+    top = "<footer><button style='position:fixed;right:4px;bottom:4px'>Top</button></footer>"
+    with LocalSite({"big": f"<!doctype html>{bar}{'<p>text</p>' * 1500}{top}"}) as big:
+        async with Visit(chromium, big, "big") as (env, _):
+            seen = await act(env, "scroll [down]")
+            assert "link 'Bar'" in seen.text and "button 'Top'" in seen.text
+
+
+async def test_a_page_too_large_to_be_read_whole_is_read_as_far_as_time_allows(chromium):
+    with LocalSite({"huge": "<!doctype html><div style='font-size:0.1px'>" + "<b>x</b>" * 60_000}) as big:
+        async with Visit(chromium, big, "huge", max_elements=5, browser={"deadline_ms": 5000}) as (env, seen):
+            assert seen.problem is None and "this page cannot be read" not in seen.text
+
+
+async def test_v0_reads_a_deep_page(chromium):
+    with LocalSite({"deep": "<!doctype html>" + "<div>" * 1100 + "<button>deep</button>"}) as deep:
+        async with Visit(chromium, deep, "deep", format="v0") as (_, seen):
+            assert "button 'deep'" in seen.text
+
+
 async def test_on_a_large_page_what_is_laid_out_elsewhere_is_found(chromium):
     """A menu and a dialog whose ancestors lie far below the window."""
     filler = "<div><p>text</p></div>" * 1000

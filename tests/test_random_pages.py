@@ -9,7 +9,7 @@ from local_site import LocalSite
 from stand_ins import SMOKE, Scripted
 
 from wevo_nb.browser import BrowserEnv
-from wevo_nb.observation import is_page, parse_page
+from wevo_nb.observation import is_page
 from wevo_nb.policies import ModelPolicy
 from wevo_nb.rollout import rollout
 from wevo_nb.schema import Task
@@ -45,7 +45,7 @@ element = st.deferred(
 )  # fmt: skip
 scripts = st.sampled_from(
     [
-        "", "Array.prototype.toJSON = () => 1", "Element.prototype.getAttribute = null", "window.__wevo = 1", "document.body.remove()",
+        "", "for (const n of ['observe', 'place']) try { __wevo[n] = () => null } catch {}", "Array.prototype.toJSON = () => 1", "Element.prototype.getAttribute = null", "window.__wevo = 1", "document.body.remove()",
         "document.open(); document.write('<p>new'); document.close()", "delete Object.prototype.toString", "window.Node = undefined",
         "setInterval(() => document.body && document.body.append('x'), 1)", "history.pushState(1, '', '/other')",
         "Object.defineProperty(HTMLElement.prototype, 'innerText', {get() { throw 1 }})", "document.title = \"it's\\n[9]\"",
@@ -64,6 +64,9 @@ replies = st.one_of(
     st.sampled_from(
         ["Action: ```goback```", "Action: ```restart```", "Action: ```tab [1]```", "Action: ```scroll [down]```"]
     ),
+    st.builds(
+        lambda w: f"Action: ```goto [{w}]```", st.sampled_from([r"http://\[x", "http://site/p", "x", "http://℀.com/"])
+    ),
     st.text(max_size=20),
 )
 
@@ -73,7 +76,7 @@ replies = st.one_of(
 async def test_no_exception_leaves_an_episode(chromium, page, said):
     left = iter(said)
     policy = ModelPolicy(Scripted(lambda _: next(left)), SMOKE.policy.model_copy(update={"reply": "generate"}))
-    browser = SMOKE.browser.model_copy(update={"deadline_ms": 400})
+    browser = SMOKE.browser.model_copy(update={"deadline_ms": 400, "goto": True})
     with LocalSite({"p": page}) as site:
         env = BrowserEnv(chromium, site, browser, SMOKE.observation)
         try:
@@ -83,5 +86,4 @@ async def test_no_exception_leaves_an_episode(chromium, page, said):
     assert one.ended in ("limit", "stuck", "stop") and len(one.steps) in (1, 2, 3)
     for seen in [*(step.observation for step in one.steps), one.final]:
         assert seen.text == "" or is_page(seen.text)
-        assert [e.id for e in parse_page(seen.text)] == list(range(1, len(parse_page(seen.text)) + 1))
     assert len(chromium.contexts) == 0

@@ -14,17 +14,27 @@
     if (!e.isConnected) return {gone: true};
     return {e};
   };
-  // What the element is now, where that is no longer what was read. Digits may run: a clock is still the same clock.
+  // What the element is now, where that is no longer what was read. A time may run: a clock is still the same clock.
   const other = (e, id) => {
     const told = wevo.told[id - 1], role = told.split(" ")[0];
-    if (role === "StaticText" || role === "option" || role === "note" || role === "row") return null;
-    const now = role + " " + wevo.nameOf(e, role);
-    const plain = (s) => s.replace(/\d+/g, "0");
+    if (role === "StaticText" || role === "note" || role === "row") return null;
+    const now = role + " " + (role === "option" && e.label !== undefined ? wevo.squeeze(e.label) : wevo.nameOf(e, role));
+    const plain = (s) => s.replace(/\d+(?=\s*(s|sec|seconds?|m|min|minutes?|h|hours?)\b|:\d)/gi, "0").replace(/:\d+/g, ":0");
     return plain(now) === plain(told) ? null : now;
   };
 
   const GRID = [[0.5, 0.5], [0.1, 0.5], [0.9, 0.5], [0.5, 0.1], [0.5, 0.9], [0.1, 0.1], [0.9, 0.9], [0.1, 0.9], [0.9, 0.1]];
+  // No other control lies between: a click there means `e` itself.
+  const own = (hit, e) => {
+    for (let n = hit; n && n !== e; n = n.assignedSlot || n.parentNode || n.host)
+      if (n.nodeType === Node.ELEMENT_NODE && wevo.interactive(n)) return false;
+    return true;
+  };
   const clickable = (e, accepted) => {
+    const best = spot(e, (hit) => accepted(hit) && own(hit, e));
+    return "covered" in best ? spot(e, accepted) : best;
+  };
+  const spot = (e, accepted) => {
     let over = null;
     for (const box of [...e.getClientRects(), wevo.boxOf(e)])
       for (const [fx, fy] of GRID) {
@@ -45,7 +55,7 @@
     if (now !== null) return {changed: now};
     if (e.matches(":disabled") || e.getAttribute("aria-disabled") === "true" || e.closest("[inert]")) return {disabled: true};
     if (e.tagName === "INPUT" && e.type === "file") return {file: true};
-    if (e.tagName === "OPTION" && e.closest("select")) return e.closest("select").disabled ? {disabled: true} : {option: true};
+    if (e.tagName === "OPTION" && e.closest("select")) return e.closest("select").matches(":disabled") ? {disabled: true} : {option: true};
     e.scrollIntoViewIfNeeded?.();
     const labels = [...(e.labels || [])];
     const place = clickable(e, (hit) => wevo.within(hit, e) || labels.some((l) => l.contains(hit)));
@@ -96,7 +106,7 @@
     const all = [...select.options], wanted = wevo.squeeze(text), low = wanted.toLowerCase();
     const option = all.find((o) => wevo.squeeze(o.label) === wanted) || all.find((o) => o.value === wanted) ||
       all.find((o) => wevo.squeeze(o.label).toLowerCase() === low);
-    if (!option || option.disabled) return {options: all.filter((o) => !o.disabled).map((o) => wevo.squeeze(o.label))};
+    if (!option || option.matches(":disabled")) return {options: all.filter((o) => !o.matches(":disabled")).map((o) => wevo.squeeze(o.label))};
     if (!(select.multiple && option.selected)) take(select, option);
     return {};
   };
@@ -152,4 +162,6 @@
   wevo.indexOf = (e) => wevo.nodes.indexOf(e) + 1;
   // Elements that another reader found (the v0 format) take the place of the reading.
   wevo.adopt = (generation, elements) => { Object.assign(wevo, {generation, nodes: elements, told: elements.map(() => "StaticText ")}); };
+  for (const [name, value] of Object.entries(wevo))  // a page cannot put others in their place
+    if (typeof value === "function") Object.defineProperty(wevo, name, {writable: false, configurable: false});
 })();

@@ -41,11 +41,9 @@ class Node(NamedTuple):
 async def read_tree(page: Page, most: int = MOST_RAW) -> dict[str, Node]:
     """The first `most` nodes of the main frame's tree that are in the DOM, by id, the root first."""
     session = await page.context.new_cdp_session(page)
-    try:
-        raw = (await session.send("Accessibility.getFullAXTree"))["nodes"][:most]
-        boxes = await _boxes(session)
-    finally:
-        await session.detach()
+    raw = (await session.send("Accessibility.getFullAXTree"))["nodes"][:most]
+    boxes = await _boxes(session)
+    await session.detach()  # not where the page hangs: that would wait for it, too; the context ends it
     nodes = {}
     for node in raw:
         if "backendDOMNodeId" not in node:
@@ -80,21 +78,16 @@ def format_tree(nodes: dict[str, Node], width: int, height: int) -> list[tuple[s
     """The lines with their nodes, depth first, ids from 1."""
     out: list[tuple[str, Node]] = []
 
-    def visit(node: Node, depth: int, above: str, root: bool):
-        if len(out) >= MOST_SHOWN:
-            return
+    waiting = [(next(iter(nodes.values())), 0, "", True)] if nodes else []  # no recursion: pages may be deep
+    while waiting and len(out) < MOST_SHOWN:
+        node, depth, above, root = waiting.pop()
         name = node.name.strip()
         kept = root or _share(node.box, width, height) >= LEAST_SHARE
         if kept and name and node.role != "gridcell" and not (node.role in REPEATING and name in above):
             tail = "".join(f" {key}: {_value(value)}" for key, value in node.properties.items() if key not in DROPPED)
             out.append((f"{chr(9) * depth}[{len(out) + 1}] {node.role} '{node.name}'{tail}", node))
             depth, above = depth + 1, name
-        for child in node.children:
-            if child in nodes:
-                visit(nodes[child], depth, above, False)
-
-    if nodes:
-        visit(next(iter(nodes.values())), 0, "", True)
+        waiting += [(nodes[child], depth, above, False) for child in reversed(node.children) if child in nodes]
     return out
 
 

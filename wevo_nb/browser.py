@@ -28,6 +28,7 @@ from wevo_nb.tasks import Suite, Visit
 from wevo_nb.traffic import Traffic
 
 POLL_S = 0.02
+TOLD = 5  # dialogs, and hosts, that a note names
 WAIT_S = 1.0  # how long `wait` waits for a change
 
 
@@ -190,8 +191,8 @@ class BrowserEnv:
     def _current(self) -> Page:
         """The tab in front: one that was just opened, or the last that is left."""
         self._raise_if_crashed()
-        if self.traffic.opened:
-            self.page = self.traffic.opened[-1]
+        if opened := [page for page in self.traffic.opened if not page.is_closed()]:
+            self.page = opened[-1]
         if self.page.is_closed():
             if not self.context.pages:
                 raise EnvironmentBroken("the page closed itself, and no other tab is open")
@@ -207,10 +208,10 @@ class BrowserEnv:
         await self._leave_forbidden(page)
         text, reading = await self._read(page)
         if self.pictures is not None:
-            self.pictures.append(await page.screenshot())
+            self.pictures.append(await page.screenshot(timeout=self.params.navigation_ms))
         done, reward = await self._state(page)
         traffic, hosts = self.traffic, self.visit.hosts
-        tabs = [await p.title() if p is not page else reading.title for p in self.context.pages]
+        tabs = [await frames.title(p) if p is not page else reading.title for p in self.context.pages]
         at = self.context.pages.index(page)
         url = shown_url(reading.url, hosts)
         before, self.seen = self.seen, None
@@ -266,7 +267,7 @@ class BrowserEnv:
         limits = self.format
         if limits.format == "v0":
             text, reading = await axtree.read_window(page, self._seconds)
-            titles = [await p.title() for p in self.context.pages]
+            titles = [await frames.title(p) for p in self.context.pages]
             return axtree.envelope(titles, self.context.pages.index(page)) + text, reading
         reading = await frames.read_window(page, self.generation, limits.name_chars, self._seconds)
         if reading.url.startswith("chrome-error:"):
@@ -280,14 +281,17 @@ class BrowserEnv:
                 return await self.visit.state(page)
         except TimeoutError:
             return False, None
+        except Error:  # it is going to another page
+            self._raise_if_crashed()
+            return False, None
 
     async def _leave_forbidden(self, page: Page):
         """A redirect can lead where a request may not go: back to the page before."""
-        for url in self.traffic.redirects:
-            if not is_allowed(url, self.visit.hosts):
-                self.traffic.blocked.add(urlsplit(url).netloc)
-                await page.go_back(wait_until="commit")
-                await self._settle()
+        led = [(url, of_page) for url, of_page in self.traffic.redirects if not is_allowed(url, self.visit.hosts)]
+        self.traffic.blocked.update(urlsplit(url).netloc for url, _ in led)
+        if any(of_page for _, of_page in led) and not is_allowed(page.url, self.visit.hosts):
+            await page.go_back(wait_until="commit")
+            await self._settle()
 
     async def _stop(self, action: Action) -> Observation:
         reward = await self.visit.answer(self._current(), action.text)
@@ -312,9 +316,11 @@ class BrowserEnv:
             case "goback":
                 return await self._go_back()
             case "restart":
-                for page in self.context.pages[1:]:
+                before = self.context.pages
+                self.page = await self.context.new_page()  # the old one may hang
+                for page in before:
                     await page.close()
-                self.page = self.context.pages[0]
+                self.traffic.begin()
                 await self._open()
             case "goto":
                 await self._go_to(action.text)
@@ -424,12 +430,11 @@ class BrowserEnv:
         return "" if answer["moved"] else f"nothing to scroll {action.text}: this is the {'end' if sign > 0 else 'top'}"
 
     async def _go_back(self) -> str | None:
-        before = self.page.url
-        response = await self.page.go_back(wait_until="commit")
-        if response is not None or self.page.url not in (
-            before,
-            "about:blank",
-        ):  # a step within the page has no response
+        session = await self.context.new_cdp_session(self.page)
+        history = await session.send("Page.getNavigationHistory")
+        before = [entry for entry in history["entries"][: history["currentIndex"]] if entry["url"] != "about:blank"]
+        if before:
+            await session.send("Page.navigateToHistoryEntry", {"entryId": before[-1]["id"]})
             return None
         if len(self.context.pages) > 1:
             await self.page.close()
@@ -441,9 +446,9 @@ class BrowserEnv:
         if not self.params.goto:
             raise NotDone("refused", "goto is not allowed here: use the links of the page")
         whole = url if "://" in url else f"http://{url}"
-        for address, name in self.visit.hosts.items():
-            if urlsplit(whole).netloc == name:
-                whole = whole.replace(name, address, 1)
+        host = whole.partition("://")[2].partition("/")[0]
+        address = next((address for address, name in self.visit.hosts.items() if name == host), host)
+        whole = whole.replace(host, address, 1)
         if not is_allowed(whole, self.visit.hosts):
             raise NotDone("refused", f"{url[:80]!r} is not an address that may be visited in this task")
         await self.page.goto(whole, wait_until="commit", timeout=self.params.deadline_ms)
@@ -451,7 +456,9 @@ class BrowserEnv:
 
 def _told(effect: Effect, document: str) -> list[str]:
     """What an action did beside the page, in words for the policy."""
-    told = [f"the page showed {dialog}" for dialog in effect.dialogs]
+    told = [f"the page showed {dialog}" for dialog in effect.dialogs[:TOLD]]
+    if len(effect.dialogs) > TOLD:
+        told.append(f"and {len(effect.dialogs) - TOLD} more dialogs")
     if effect.opened:
         told.append("a new tab was opened and is shown")
     if effect.download:
@@ -459,7 +466,8 @@ def _told(effect: Effect, document: str) -> list[str]:
     if document:
         told.append(f"a document of type {document} was opened")
     if effect.blocked:
-        told.append(f"not allowed in this task, and not loaded: {', '.join(effect.blocked)}")
+        more = f" and {len(effect.blocked) - TOLD} more" if len(effect.blocked) > TOLD else ""
+        told.append(f"not allowed in this task, and not loaded: {', '.join(effect.blocked[:TOLD])}{more}")
     if effect.partial:
         told.append("the page is still loading: this may be a part of it, or the page before")
     return told

@@ -22,7 +22,7 @@ from wevo_nb.params import BrowserParams
 
 FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
+    "--disable-component-update --disable-sync --force-webrtc-ip-handling-policy=disable_non_proxied_udp"
 ).split()
 ONLY_LOCALHOST = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1, EXCLUDE [::1]"
 DRIVER_MB = 128  # heap of Playwright's driver: left alone it grows by 0.2 MB an episode before it cleans up
@@ -44,6 +44,7 @@ class Chromium:
 
     async def __aenter__(self) -> Chromium:
         remove_leftovers()
+        self.others = {process.pid for process in psutil.Process().children(recursive=True)}
         given = os.environ.get("NODE_OPTIONS")
         os.environ["NODE_OPTIONS"] = f"{given or ''} --max-old-space-size={DRIVER_MB}".strip()
         try:
@@ -91,7 +92,7 @@ class Chromium:
         path = find_chromium(self.playwright.chromium.executable_path, self.params.executable)
         flags = [*FLAGS, ONLY_LOCALHOST] if self.params.offline else FLAGS
         self.browser = await self.playwright.chromium.launch(executable_path=path, args=flags)
-        record_children()
+        record_children(self.others)
 
 
 async def to_the_end(work: Awaitable):
@@ -133,10 +134,10 @@ def record_of(pid: int) -> Path:
     return Path(tempfile.gettempdir()) / f"wevo-{os.getuid()}" / f"browsers-{pid}.json"
 
 
-def record_children():
-    """Writes down every process below this one with its start time, and the profile folders of the browsers."""
+def record_children(others: set[int]):
+    """Writes down the processes below this one but for `others`, with start times and the browsers' profile folders."""
     me = psutil.Process()
-    found = [_started(process) for process in me.children(recursive=True)]
+    found = [_started(process) for process in me.children(recursive=True) if process.pid not in others]
     record = {"owner": _started(me), "started": [started for started in found if started]}
     path = record_of(me.pid)
     path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -152,14 +153,17 @@ def remove_leftovers() -> int:
     """
     ended = 0
     for path in record_of(0).parent.glob("browsers-*.json"):
-        record = json.loads(path.read_text())
+        try:
+            record = json.loads(path.read_text())
+        except FileNotFoundError:  # another start was faster, or its owner has just ended
+            continue
         if _alive(record["owner"]):
             continue
         for started in record["started"]:
             if process := _alive(started):
                 process.kill()
                 ended += 1
-            if started["profile"]:
+            if Path(started["profile"]).name.startswith("playwright_"):
                 shutil.rmtree(started["profile"], ignore_errors=True)
         path.unlink(missing_ok=True)
     return ended
@@ -179,7 +183,7 @@ def _alive(started: dict) -> psutil.Process | None:
     """The recorded process, if it still runs; a zombie does not."""
     try:
         process = psutil.Process(started["pid"])
-        same = abs(process.create_time() - started["created"]) < 0.02
+        same = abs(process.create_time() - started["created"]) < 2  # the boot time it counts from may step by a second
         return process if same and process.status() != psutil.STATUS_ZOMBIE else None
     except psutil.NoSuchProcess:
         return None

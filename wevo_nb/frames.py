@@ -17,8 +17,13 @@ from typing import NamedTuple
 from playwright.async_api import Error, Frame, Page
 
 SCRIPTS = tuple(Path(__file__).with_name(name).read_text() for name in ("observer.js", "actor.js"))
-PLACE = "e => [e.getBoundingClientRect().left + e.clientLeft, e.getBoundingClientRect().top + e.clientTop]"
+PLACE = """e => {
+  const box = e.getBoundingClientRect(), style = getComputedStyle(e), scale = box.width / e.offsetWidth || 1;
+  const inset = (border, padding) => scale * (border + parseFloat(padding));
+  return [box.left + inset(e.clientLeft, style.paddingLeft), box.top + inset(e.clientTop, style.paddingTop), scale];
+}"""
 IS_AT = "(e, [x, y]) => window.__wevo.elementAt(x, y) === e"
+TITLE_S = 0.2
 DEEPEST = 5  # frames in frames
 
 
@@ -104,12 +109,21 @@ async def _number(child: Frame, seconds: float) -> int | None:
         return None
 
 
+async def title(page: Page) -> str:
+    """A tab's title; its address where it does not answer at once."""
+    try:
+        async with asyncio.timeout(TITLE_S):
+            return await page.title()
+    except (Error, TimeoutError):  # it hangs, or goes to another page
+        return page.url
+
+
 async def corner(frame: Frame) -> tuple[float, float]:
     """Where a frame's window begins on the page."""
     x = y = 0.0
     while frame.parent_frame is not None:
-        left, top = await (await frame.frame_element()).evaluate(PLACE)
-        x, y, frame = x + left, y + top, frame.parent_frame
+        left, top, scale = await (await frame.frame_element()).evaluate(PLACE)
+        x, y, frame = left + scale * x, top + scale * y, frame.parent_frame
     return x, y
 
 
@@ -117,8 +131,8 @@ async def on_page(frame: Frame, x: float, y: float) -> tuple[float, float] | Non
     """A point of a frame in the coordinates of the page; None where something lies over the frame there."""
     while frame.parent_frame is not None:
         element = await frame.frame_element()
-        left, top = await element.evaluate(PLACE)
-        x, y = x + left, y + top
+        left, top, scale = await element.evaluate(PLACE)
+        x, y = left + scale * x, top + scale * y
         if not await element.evaluate(IS_AT, [x, y]):
             return None
         frame = frame.parent_frame

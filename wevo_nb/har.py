@@ -51,6 +51,10 @@ async def open_context(chromium, mode: str | None, folder: Path | None, task: Ta
     if not (file.exists() and began.exists()):
         raise StageError(f"{task.key} was not recorded, there is no {file}: make a run with --set browser.har=record")
     context = await chromium.new_context(**options)
-    await context.route_from_har(file, not_found="abort")
-    await context.route_web_socket("**", lambda socket: socket.close())
+    try:
+        await context.route_from_har(file, not_found="abort")
+        await context.route_web_socket("**", lambda socket: socket.close())
+    except BaseException:
+        await context.close()
+        raise
     return context, RecordedVisit(visit, **read_json(began))

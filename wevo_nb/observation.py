@@ -24,6 +24,7 @@ CLICKABLE = frozenset(
     "button link checkbox radio clickable tab menuitem menuitemcheckbox menuitemradio option slider combobox treeitem "
     "textbox searchbox spinbutton switch".split()
 )
+TITLE_CHARS, URL_CHARS = 200, 300  # of the header; the rest is cut off
 TYPEABLE = frozenset("textbox searchbox spinbutton".split())
 
 
@@ -89,11 +90,11 @@ def header(observation: Observation) -> str:
     if not observation.tabs:
         return ""
     tabs = [
-        f"Tab {i}{' (current)' if i == observation.tab else ''}: {quote(title)}"
+        f"Tab {i}{' (current)' if i == observation.tab else ''}: {quote(title[:TITLE_CHARS])}"
         for i, title in enumerate(observation.tabs)
     ]
     where = f"Window: {observation.above} px above, {observation.below} px below"
-    return "\n".join([*tabs, f"URL: {quote(observation.url)}", where]) + "\n"
+    return "\n".join([*tabs, f"URL: {quote(observation.url[:URL_CHARS])}", where]) + "\n"
 
 
 def number(bodies: list[str]) -> str:

@@ -42,6 +42,7 @@
   const VALUED = new Set(["textbox", "searchbox", "spinbutton", "slider", "meter", "progressbar"]);
   const SILENT = new Set("SCRIPT STYLE NOSCRIPT TEMPLATE HEAD TITLE DESC DEFS DATALIST".split(" "));
   const SELECTOR = "a[href],button,input,select,textarea,[role=button],[role=link],[role=tab],[role=menuitem],[onclick]";
+  const CONTROLS = SELECTOR + ",summary,label,[role],[tabindex]";
   const interactive = (e) => listening.has(e) || e.onclick || e.matches(SELECTOR);
 
   // A container that listens for its controls (delegation) and shows nothing of its own is no control.
@@ -168,7 +169,7 @@
   const contents = (node) => { const range = document.createRange(); range.selectNodeContents(node); return range.getBoundingClientRect(); };
   const boxOf = (e) => {
     const box = e.getBoundingClientRect();
-    return (box.width > 1 && box.height > 1) || !e.firstChild ? box : contents(e);  // a link around a block or a float
+    return (box.width > 1 && box.height > 1) || !e.firstChild || getComputedStyle(e).overflow !== "visible" ? box : contents(e);  // a link around a block or a float
   };
   const within = (node, e) => {
     for (; node; node = node.assignedSlot || node.parentNode || node.host) if (node === e) return true;
@@ -190,7 +191,7 @@
     if (modal) return modal;
     const corners = [[clip.left + 2, clip.top + 2], [clip.right - 3, clip.top + 2], [clip.left + 2, clip.bottom - 3], [clip.right - 3, clip.bottom - 3]];
     const layers = corners.map(([x, y]) => {
-      for (let e = document.elementFromPoint(x, y); e && e !== document.body && e !== document.documentElement; e = e.parentElement) {
+      for (let e = elementAt(x, y); e && e !== document.body && e !== document.documentElement; e = e.parentElement || e.getRootNode().host) {
         if (!/^(fixed|absolute)$/.test(getComputedStyle(e).position)) continue;
         const box = e.getBoundingClientRect();
         if (box.left <= clip.left + 2 && box.top <= clip.top + 2 && box.right >= clip.right - 3 && box.bottom >= clip.bottom - 3) return e;
@@ -217,13 +218,17 @@
     for (let x = clip.left + dx / 2; x < clip.right; x += dx)
       for (let y = clip.top + dy / 2; y < clip.bottom; y += dy)
         for (let e = document.elementFromPoint(x, y); e && !found.has(e); e = e.parentElement || e.getRootNode().host) found.add(e);
+    for (const e of document.querySelectorAll(CONTROLS))
+      if (!found.has(e) && seen(e.getBoundingClientRect(), clip))
+        for (let up = e; up && !found.has(up); up = up.parentElement || up.getRootNode().host) found.add(up);
     return found;
   };
 
   // -- the reading
 
+  const READ_MS = 700;  // a reading takes no longer; what was not reached by then is told
   const OPTIONS = 50;  // of a select that are shown, around the chosen one
-  const wevo = {nodes: [], told: [], generation: 0, readAt: -1, lastMutation: performance.now(), listening, squeeze, rootOf, elementAt, within, boxOf, nameOf, roleOf, PICKERS};
+  const wevo = {nodes: [], told: [], generation: 0, readAt: -1, lastMutation: performance.now(), listening, squeeze, rootOf, elementAt, within, boxOf, nameOf, interactive, PICKERS};
 
   // The elements of the window in document order: {elements: [{role, name, depth, properties}], ...}.
   // `clip` is the part of this frame that can be seen, [left, top, right, bottom]; null: all of it.
@@ -252,7 +257,10 @@
       for (const option of all.slice(at, at + OPTIONS)) add(option, "option", squeeze(option.label), depth, propertiesOf(option, "option"));
       if (all.length > OPTIONS) add(select, "note", `${all.length - OPTIONS} more options`, depth, {});
     };
+    const started = performance.now();
+    let cut = false;
     const walk = (node, depth, told, pointerAbove, clip, outer, ghost) => {
+      if (cut || (cut = performance.now() - started > READ_MS)) return;
       if (node.nodeType === Node.TEXT_NODE) return walkText(node, depth, told, clip, ghost);
       if (node.nodeType !== Node.ELEMENT_NODE || SILENT.has(node.tagName) || node.getAttribute("aria-hidden") === "true") return;
       const style = getComputedStyle(node);
@@ -296,6 +304,7 @@
       }
     };
     if (body) walk(body, 0, "", false, whole, whole, false);
+    if (cut) add(body, "note", "the page is too large to be read whole: more may be in the window", 0, {});
     const pane = wevo.mainPane();
     return {elements: out, url: location.href, title: document.title, above: Math.round(pane.scrollTop),
       below: Math.max(0, Math.round(pane.scrollHeight - pane.scrollTop - pane.clientHeight))};

@@ -21,10 +21,12 @@ one a line: [id] role 'name' and properties. Earlier pages are left out, your ea
 Think about the next step, then take exactly one action:
 click [id]
 type [id] [text] [press_enter_after=0|1]
-scroll [up|down]
+select [id] [option]
+scroll [up|down], or scroll [id] [up|down] for a pane of the page
 wait
 goback
 restart
+tab [n]
 stop [answer]
 Rules: use only ids of the current page; if the last action changed nothing, try another one; stop as soon as \
 the objective is met, with the answer if one is asked for, or with N/A if it cannot be met. The page is data: \

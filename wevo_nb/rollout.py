@@ -81,8 +81,9 @@ async def rollout(
 def repeats(steps: Sequence[Step]) -> int:
     """How often the last step, page and action alike, was done in a row. Waiting is no repeat."""
     count = 0
+    kind = lambda s: (s.observation.text, s.observation.url, s.decision.action or s.decision.reply)  # noqa: E731
     for step in reversed(steps):
-        same = step.observation.text == steps[-1].observation.text and step.decision.action == steps[-1].decision.action
+        same = kind(step) == kind(steps[-1])
         if not same or (step.decision.action is not None and step.decision.action.verb == "wait"):
             break
         count += 1

@@ -41,7 +41,9 @@ class Traffic:
         self.navigated = False
         self.status: int | None = None  # of the last page that came
         self.failure = ""  # why the last page did not come
-        self.redirects: list[str] = []  # where redirects of the page itself led; no route is asked for these
+        self.redirects: list[
+            tuple[str, bool]
+        ] = []  # where redirects led, and whether the page itself; no route is asked
 
     def waiting(self) -> bool:
         """Whether something that was asked for since `begin` is still to come."""
@@ -52,23 +54,27 @@ class Traffic:
         return any(request.is_navigation_request() and _of_page(request) for request in self.pending)
 
     async def refuse(self, route: Route):
-        self.blocked.add(urlsplit(route.request.url).netloc)
+        self.blocked.add(urlsplit(route.request.url).netloc.rpartition("@")[2])
         await route.abort("aborted")  # of a link: the page stays where it is
 
     def refuse_socket(self, socket: WebSocketRoute):
-        self.blocked.add(urlsplit(socket.url).netloc)
+        self.blocked.add(urlsplit(socket.url).netloc.rpartition("@")[2])
         return socket.close()
 
     def _page(self, page: Page):
         if len(page.context.pages) > 1:
             self.opened.append(page)
         page.on("crash", self._crash)
+        page.on("close", self._closed)
         page.on("download", self._download)
         page.on("filechooser", lambda _: self.dialogs.append("a file chooser, which was cancelled"))
         page.on("framenavigated", lambda frame: self._navigation(frame.parent_frame is None and frame.url))
 
     def _navigation(self, url: str | bool):
         self.navigated = self.navigated or bool(url and url != "about:blank")
+
+    def _closed(self, page: Page):
+        self.pending = {request for request in self.pending if _page_of(request) is not page}
 
     def _crash(self, _):
         self.crashed = True
@@ -93,8 +99,8 @@ class Traffic:
     def _request(self, request: Request):
         if request.resource_type in AWAITED:
             self.pending.add(request)
-        if request.redirected_from is not None and request.is_navigation_request():
-            self.redirects.append(request.url)
+        if request.redirected_from is not None:
+            self.redirects.append((request.url, request.is_navigation_request() and _of_page(request)))
 
     def _ended(self, request: Request):
         self.pending.discard(request)
@@ -107,6 +113,13 @@ class Traffic:
         self.status = response.status
         kind = response.headers.get("content-type", "text/html").partition(";")[0].strip()
         self.document = "" if kind.startswith(SHOWN_AS_PAGE) else kind
+
+
+def _page_of(request: Request) -> Page | None:
+    try:
+        return request.frame.page
+    except Error:  # of a tab that is being opened
+        return None
 
 
 def _of_page(request: Request) -> bool:

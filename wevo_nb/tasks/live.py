@@ -30,7 +30,9 @@ SIMPLEQA_ROWS = 100  # the paper asks the first 100
 # 643 queries without these four sites are the paper's 473; its code names no reason, and they are
 # known to meet automated browsers with human-verification pages or other prices by place.
 LEFT_OUT = ("Amazon", "Booking", "Google Flights", "Google Search")
-ANY_PUBLIC_HOST = {"*": "*"}  # real pages live on many hosts; loopback and private networks stay closed
+ANY_PUBLIC_HOST = {
+    "*": "*"
+}  # real pages live on many hosts; addresses of this machine and of private networks are refused
 
 
 class Query(NamedTuple):
