@@ -162,7 +162,7 @@ def test_a_suite_lays_its_own_params_over_the_profile_and_overrides_come_last():
     rows = {row["key"]: (row["value"], row["set by"]) for row in sites.rows("tasks", "browser", "collect", "sft")}
     assert rows["collect.suite"] == ("sites", "overrides") and rows["tasks.max_steps"] == ("5", "overrides")
     assert rows["browser.viewport"][1] == "base, suite sites" and rows["tasks.train"][1] == "demo, suite sites"
-    assert rows["sft.epochs"] == (str(plain.params.sft.epochs), "demo")
+    assert rows["sft.learning_rate"] == (str(plain.params.sft.learning_rate), "demo")
     assert not set(sites.params.tasks.train) & set(plain.params.tasks.train)
     live = load_params("demo", {"collect.suite": "webvoyager"}).params
     assert (live.browser.offline, live.policy.reply, live.collect.judge) == (False, "generate", "llm")
