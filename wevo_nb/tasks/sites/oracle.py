@@ -106,9 +106,11 @@ def script(name: str):
 # -- steps that many scripts share
 
 
-def seek(page: Page, role: str, name: str = "", number: int = 0) -> Generator[Action, None, Element]:
+def seek(
+    page: Page, role: str, name: str = "", number: int = 0, ways: Sequence[str] = ("down", "up")
+) -> Generator[Action, None, Element]:
     """The element, looked for down the page and, as more may have come meanwhile, up again. Raises Lost."""
-    for way in ("down", "up"):
+    for way in ways:
         for _ in range(SCREENS):
             found = page.all(role, name)
             if len(found) > number:

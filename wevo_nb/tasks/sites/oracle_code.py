@@ -16,7 +16,7 @@ def commit(page: Page, message: str) -> Script:
     yield from click(page, "link", "planner.*")
     for _ in range(PAGES):
         try:
-            found = yield from seek(page, "link", f"{exactly(message)}.*")
+            found = yield from seek(page, "link", f"{exactly(message)}.*", ways=("down",))
             return found.name
         except Lost:
             yield from click(page, "link", "»»")
