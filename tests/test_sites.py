@@ -31,7 +31,7 @@ from wevo_nb.tasks.sites.answers import matches
 from wevo_nb.tasks.sites.oracle import Oracle
 from wevo_nb.tasks.sites.templates import CAP, HELD_OUT_SITES, Opened, Reached, World
 
-PARAMS = load_params("demo", {"collect.suite": "sites"}).params
+PARAMS = load_params("study", {"collect.suite": "sites"}).params  # the whole window, as base.yaml has it for the sites
 ADDRESS = re.compile(r"(\w+) +(http://127\.0\.0\.1:\d+/)")
 browser = pytest.mark.browser
 in_a_loop = pytest.mark.asyncio(loop_scope="module")

@@ -141,7 +141,8 @@
     const started = performance.now();
     const look = () => {
       const now = performance.now(), still = wevo.lastMutation <= wevo.readAt;
-      if (now - (still ? started : wevo.lastMutation) >= (still ? quiet / 3 : quiet)) resolve(true);
+      const quietFor = now - (still ? started : wevo.lastMutation);
+      if (document.readyState !== "loading" && quietFor >= (still ? quiet / 3 : quiet)) resolve(true);
       else if (now - started >= deadline) resolve(false);
       else setTimeout(look, 5);
     };
