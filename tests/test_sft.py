@@ -17,7 +17,7 @@ from wevo_nb.sft import RowError, check_rows, row_lengths, token_weights, train
 from wevo_nb.world_model import Row
 
 PARAMS = SMOKE.sft.model_copy(
-    update={"batch": 2, "epochs": 2, "checkpoints": 1, "learning_rate": 1e-2, "lora_learning_rate": 2e-2}
+    update={"batch": 2, "epochs": 2, "checkpoints": 1, "learning_rate": 3e-2, "lora_learning_rate": 2e-2}
 )
 COLOURS = ("red", "green", "blue", "pink", "grey", "gold", "cyan", "teal")
 ROWS = [
