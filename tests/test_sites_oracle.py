@@ -14,7 +14,7 @@ from wevo_nb.judge import RewardJudge
 from wevo_nb.params import load_params
 from wevo_nb.rollout import rollout_many
 from wevo_nb.runs import JSONL
-from wevo_nb.schema import Trajectory
+from wevo_nb.schema import Task, Trajectory
 from wevo_nb.tasks.sites import Sites
 from wevo_nb.tasks.sites.oracle import Oracle
 from wevo_nb.tasks.sites.templates import Opened
@@ -24,9 +24,27 @@ PARAMS = load_params("study", {"collect.suite": "sites"}).params  # the whole wi
 FEWEST, MOST = 3, 12  # steps, but for the warm-up tasks, which are over after a click or two
 
 
+def every_task() -> list[Task]:
+    with Sites() as suite:  # builds the sites where they are not yet
+        return [item.task for item in suite.items.values()]
+
+
+async def test_the_oracle_solves_tasks_of_every_template_and_split(chromium, tmp_path, capsys):
+    """The first two of each; all of them: `pytest -m oracle`, ten minutes."""
+    first = defaultdict(list)
+    for task in every_task():
+        first[task.name, task.split].append(task)
+    await solve([task for found in first.values() for task in found[:2]], chromium, tmp_path, capsys)
+
+
+@pytest.mark.oracle
 async def test_the_oracle_solves_every_task_through_the_observation_alone(chromium, tmp_path, capsys):
+    await solve(every_task(), chromium, tmp_path, capsys)
+
+
+async def solve(tasks, chromium, tmp_path, capsys):
     with Sites() as suite:
-        jobs = [(task, 0) for task in suite.tasks()]
+        jobs = [(task, 0) for task in tasks]
         found = await rollout_many(
             Oracle(),
             lambda: BrowserEnv(chromium, suite, PARAMS.browser, PARAMS.observation),

@@ -257,10 +257,16 @@ def execute(run: str, step: Planned, notice: Callable[[str], None], threads: int
     raise NotebookFailed(_readable(problem), failed) from problem
 
 
+def _no_closed_socket(record: logging.LogRecord) -> bool:
+    """Whether to log: a kernel's last message can come to a socket that is already closed, which harms nothing."""
+    return "non-socket" not in str(record.exc_info and record.exc_info[1])
+
+
 def _papermill(notebook: str, output: Path, parameters: dict):
     import papermill
 
     logging.getLogger("papermill").setLevel(logging.ERROR)
+    logging.getLogger("tornado.general").addFilter(_no_closed_socket)
     papermill.execute_notebook(
         ROOT / "notebooks" / f"{notebook}.ipynb",
         output,
