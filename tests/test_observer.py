@@ -89,6 +89,7 @@ TABLE = """<!doctype html><title>Table</title><table><tr><th>city<th>land<th>peo
 LONG = """<!doctype html><title>Long</title>""" + "".join(f"<button>b{i}</button>" for i in range(40))
 
 PAGES = {
+    "odd": "<iframe title=plain></iframe><iframe contenteditable title=editable></iframe>",
     "controls": CONTROLS, "hidden": HIDDEN, "styled": STYLED, "modal": MODAL, "native": NATIVE_MODAL, "frames": FRAMES,
     "outer": OUTER, "inner": INNER, "shadow": SHADOW, "table": TABLE, "long": LONG,
     "text": "<!doctype html><title>Text</title><h2>Great <i>book</i></h2><p>The review itself, <b>bold</b> too.</p>"
@@ -154,6 +155,11 @@ async def test_frames_stand_in_their_place_whatever_their_origin(chromium, site)
         assert (after.note, lines(after)[9], lines(after)[3]) == ("", "button 'clicked'", "button 'inner button'")
         after = await act(env, f"click [{near}]")
         assert (after.note, lines(after)[3]) == ("", "button 'clicked'")
+
+
+async def test_a_frame_that_is_taken_for_something_else_is_no_frame(chromium, site):
+    async with Visit(chromium, site, "odd") as (_, seen):
+        assert lines(seen)[0] == "Iframe 'plain'" and lines(seen)[-1] == "textbox 'editable'"
 
 
 async def test_a_frame_scrolls_on_its_own(chromium, site):

@@ -86,7 +86,7 @@ async def _read(frame: Frame, generation: int, name_chars: int, clip, depth: int
     elements = []
     for local, line in enumerate(seen["elements"], start=1):
         elements.append(Element(line, frame, local))
-        if local in inner:
+        if local in inner and "frame" in line:
             left, top = line["box"][:2]
             part = [line["clip"][0] - left, line["clip"][1] - top, line["clip"][2] - left, line["clip"][3] - top]
             try:
