@@ -1,24 +1,28 @@
 """The arms that notebook 05 compares: a trained policy by name, plain or with look-ahead.
 
-`zero_shot`, `self_improve_<i>`, `webevolver`, `random`; any of the first three with
-`+wmla_d<n>` (look-ahead of depth n in the last world model) or `+best_of_k` (the same scorer,
-no world model). Paper: Table 1.
+`random`, `zero_shot`, `self_improve_<i>`, `webevolver` and the other data arms of params.py; any
+but `random` with `+<preset>`: a way to look ahead in the last world model, or one of its
+controls. Paper: Table 1.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from wevo_nb.llm import Usage
-from wevo_nb.lookahead import LLMScorer, LookAhead, OutcomeScorer
+from wevo_nb.lookahead import LookAhead
 from wevo_nb.models import Engine, open_model
 from wevo_nb.params import Arm, Params
 from wevo_nb.policies import ModelPolicy, RandomPolicy
 from wevo_nb.runs import run_folder
-from wevo_nb.schema import Policy
+from wevo_nb.schema import Environment, Policy
+from wevo_nb.scorers import ModelScorer, PredictionScorer
+from wevo_nb.tree_search import TreeSearch
 
 
 def stages_of(arm: Arm, params: Params) -> tuple[str, ...]:
     """The stages that must be done before this arm can act."""
-    world_model = (world_model_stage(params),) if arm.depth else ()
+    world_model = (world_model_stage(params),) if arm.imagines else ()
     return ((arm.policy_stage,) if arm.policy_stage else ()) + world_model
 
 
@@ -39,39 +43,50 @@ def open_policy(run: str, stage: str | None, name: str, engine: Engine, params: 
     return ModelPolicy(model, params.policy, seed=params.seed, name=name, **how)
 
 
-def open_arm(run: str, arm: Arm, engine: Engine, params: Params) -> Policy:
-    """The arm as a Policy, ready to act."""
+def open_arm(
+    run: str, arm: Arm, engine: Engine, params: Params, make_environment: Callable[[], Environment] | None = None
+) -> Policy:
+    """The arm as a Policy, ready to act. `make_environment` is for tree search, which tries in real pages."""
     if arm.policy == "random":
         return RandomPolicy(params.policy, seed=params.seed)
     policy = open_policy(run, arm.policy_stage, arm.policy, engine, params)
-    if arm.depth is None:
+    if arm.ahead is None:
         return policy
-    roles, how = params.roles, params.wmla
+    how, roles = arm.ahead, params.roles
+    opened = lambda role, **which: open_model(role, engine, params.llm, **which)  # noqa: E731
     world_model = None
-    if arm.depth:
-        trained = trained_model(run, world_model_stage(params))
-        world_model = open_model(roles.world_model, engine, params.llm, trained=trained, name="world_model")
+    if arm.imagines:
+        world_model = opened(
+            roles.world_model, trained=trained_model(run, world_model_stage(params)), name="world_model"
+        )
     if how.scorer == "llm":
-        scorer = LLMScorer(open_model(roles.scorer, engine, params.llm, name="scorer"))
+        free = roles.scorer.engine == "openai" and roles.scorer.constraint == "none"
+        scorer = ModelScorer(opened(roles.scorer, name="scorer"), "llm", how, free=free, seed=params.seed)
+    elif how.scorer == "value":
+        scorer = ModelScorer(world_model, "value", how)
     else:
-        untrained = None if arm.depth else open_model(roles.scorer, engine, params.llm, name="scorer")
-        scorer = OutcomeScorer(params.world_model, untrained)
-    return LookAhead(
-        policy,
-        world_model,
-        scorer,
-        params.world_model,
-        k=how.k,
-        depth=arm.depth,
-        temperature=how.temperature,
-        name=arm.name,
-    )
+        scorer = PredictionScorer(how.scorer)
+    imaginer = world_model
+    if how.imagination == "free_text" or (how.imagination == "none" and isinstance(scorer, PredictionScorer)):
+        imaginer = opened(roles.scorer, name="scorer")
+    elif how.imagination == "none":
+        imaginer = None
+    ahead = LookAhead(policy, imaginer, scorer, how, params.world_model, name=arm.name, seed=params.seed)
+    if how.search != "tree":
+        return ahead
+    if make_environment is None:
+        raise ValueError(f"{arm.name} tries actions in real pages: give make_environment")
+    return TreeSearch(ahead, make_environment)
 
 
 def usage_of(policy: Policy) -> dict[str, Usage]:
     """What each model behind a policy costs, by role; the counts go on."""
-    if isinstance(policy, LookAhead):
-        models = {"policy": policy.policy.model, "world_model": policy.world_model, "scorer": policy.scorer.model}
-    else:
-        models = {"policy": getattr(policy, "model", None)}
+    ahead = policy.ahead if isinstance(policy, TreeSearch) else policy
+    models = {"policy": getattr(policy, "model", None)}
+    if isinstance(ahead, LookAhead):
+        scorer = getattr(ahead.scorer, "model", None)
+        imaginer = "scorer" if ahead.imaginer is scorer or ahead.how.imagination != "world_model" else "world_model"
+        models = {"policy": ahead.policy.model, imaginer: ahead.imaginer}
+        if scorer is not None and scorer is not ahead.imaginer:
+            models |= {"world_model" if ahead.scorer.kind == "value" else "scorer": scorer}
     return {role: model.usage for role, model in models.items() if model is not None}

@@ -99,7 +99,7 @@ class BrowserEnv:
         partial = await self._settle()
         return await self._observe(Effect(partial=partial))
 
-    async def step(self, action: Action) -> Observation:
+    async def step(self, action: Action, thought: str = "") -> Observation:
         """Carries `action` out, waits until the page is quiet, and reads it.
 
         Raises EnvironmentBroken where the page or the browser crashed.

@@ -14,7 +14,7 @@ from wevo_nb.llm import Model, Request, ask
 from wevo_nb.params import PolicyParams
 from wevo_nb.prompts import JUDGE_REPLIES, judge_messages, policy_messages
 from wevo_nb.schema import Judge, Step, Trajectory, Verdict
-from wevo_nb.world_model import Row
+from wevo_nb.targets import Row
 
 
 class RewardJudge:
@@ -24,9 +24,8 @@ class RewardJudge:
         self.threshold, self.name = threshold, name
 
     async def judge(self, trajectory: Trajectory) -> Verdict:
-        if trajectory.ended in ("error", "blocked"):
-            reason = trajectory.error or trajectory.final.blocked
-            return Verdict(outcome="unscored", judge=self.name, reason=reason)
+        if trajectory.broken:
+            return Verdict(outcome="unscored", judge=self.name, reason=trajectory.broken)
         reward = trajectory.final.reward
         if reward is None:
             return Verdict(outcome="failure", judge=self.name, reason=f"no end ({trajectory.ended})")
@@ -41,13 +40,13 @@ class LLMJudge:
         self.model, self.seed, self.name = model, seed, f"llm {model.name}"
 
     async def judge(self, trajectory: Trajectory) -> Verdict:
-        if trajectory.ended in ("error", "blocked"):
-            reason = trajectory.error or trajectory.final.blocked
-            return Verdict(outcome="unscored", judge=self.name, reason=reason)
+        if trajectory.broken:
+            return Verdict(outcome="unscored", judge=self.name, reason=trajectory.broken)
         reply = await ask(
             self.model, Request(messages=judge_messages(trajectory), choices=JUDGE_REPLIES, seed=self.seed)
         )
-        return Verdict(outcome=reply.text, judge=self.name, reason=reply.text)
+        read = reply.text if reply.text in JUDGE_REPLIES else "unscored"
+        return Verdict(outcome=read, judge=self.name, reason=reply.text or "an empty reply")
 
 
 async def judge_all(judge: Judge, trajectories: Sequence[Trajectory]) -> list[Trajectory]:
@@ -97,7 +96,7 @@ def policy_rows(trajectories: Sequence[Trajectory], params: PolicyParams) -> tup
             messages = policy_messages(
                 trajectory.task, history, step.observation, prompt=params.prompt, keep=params.history
             )
-            row = Row(messages, step.decision.reply, trajectory.task.name)
+            row = Row(messages, step.decision.reply, trajectory.task.name, source=trajectory.task.key)
             rows.setdefault((str(messages), row.reply), row)
             history.append(step)
     funnel = [

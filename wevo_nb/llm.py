@@ -11,7 +11,9 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Literal, Protocol
 
 from pydantic import BaseModel
@@ -54,10 +56,25 @@ class Usage(BaseModel):
         self.seconds = 0.0
 
     def add(self, *, calls: int, prompt: int, completion: int, seconds: float):
-        self.calls += calls
-        self.prompt_tokens += prompt
-        self.completion_tokens += completion
-        self.seconds = round(self.seconds + seconds, 3)
+        for usage in (self, *_meters.get()):
+            usage.calls += calls
+            usage.prompt_tokens += prompt
+            usage.completion_tokens += completion
+            usage.seconds = round(usage.seconds + seconds, 3)
+
+
+_meters: ContextVar[tuple[Usage, ...]] = ContextVar("meters", default=())
+
+
+@contextmanager
+def metered() -> Iterator[Usage]:
+    """Counts what every model costs within the block, in this task and those it starts, and no other."""
+    meter = Usage()
+    token = _meters.set((*_meters.get(), meter))
+    try:
+        yield meter
+    finally:
+        _meters.reset(token)
 
 
 class Model(Protocol):
@@ -71,6 +88,10 @@ class Model(Protocol):
 
 class ModelError(RuntimeError):
     """A model that is missing, does not answer, or does not obey."""
+
+
+class CallFailed(ModelError):
+    """One call that a model which is there did not answer, retries included."""
 
 
 async def ask(model: Model, request: Request) -> Reply:
@@ -137,7 +158,7 @@ class EndpointModel:
                 **self._constraint(request),
             )
         except OpenAIError as problem:
-            raise ModelError(f"{self.name} at {self.role.url}: {problem}") from problem
+            raise CallFailed(f"{self.name} at {self.role.url}: {problem}") from problem
         replies = [self._read(request, choice) for choice in answer.choices]
         used = answer.usage
         self.usage.add(
@@ -178,6 +199,8 @@ class EndpointModel:
 
     def _read(self, request: Request, choice) -> Reply:
         text = choice.message.content or ""
+        if not text.strip() or choice.finish_reason == "length":  # empty or cut off: for the reader to leave unscored
+            return Reply(text=text, finish="length")
         if request.choices and self.role.constraint == "json_schema":
             try:
                 text = json.loads(text)["reply"]
@@ -191,4 +214,4 @@ class EndpointModel:
                 f"{self.name} ignored the constraint '{self.role.constraint}' and wrote {text[:80]!r}: "
                 "set roles.*.constraint to what the server obeys"
             )
-        return Reply(text=text, finish="length" if choice.finish_reason == "length" else "stop")
+        return Reply(text=text)

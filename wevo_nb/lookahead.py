@@ -1,158 +1,204 @@
 """Look-ahead at inference (WMLA): imagine what each candidate action leads to, do the best.
 
-LookAhead is a Policy around a policy. Its parts are the candidates (the policy's), imagination
-(a world model, d steps; none for the best-of-k control), and a scorer that gives 1, 0.5 or 0.
-What cannot be imagined or scored is unscored, never 0. Used by notebook 05. Paper: section 3.4.
+LookAhead is a Policy around a policy. Its parts combine freely (params `wmla`): candidates,
+imagination, a scorer (scorers.py), and a choice with a stated tie rule. What cannot be imagined
+or scored is unscored, never 0, and a decision says so where it fell back to the policy's own.
+Used by notebook 05. Paper: section 3.4; WMA and WebDreamer are presets of the same parts.
 """
 
 from __future__ import annotations
 
+import random
+import time
+from collections import Counter
 from collections.abc import Sequence
 
-from wevo_nb.llm import Model, Request
-from wevo_nb.params import WorldModelParams
+from wevo_nb.llm import CallFailed, Model, Request, metered
+from wevo_nb.params import LookAheadParams, WorldModelParams
 from wevo_nb.policies import ModelPolicy, seed_of
-from wevo_nb.prompts import SCORER_REPLIES, imagined_text, scorer_messages
-from wevo_nb.schema import Candidate, Decision, Observation, Step, Task
-from wevo_nb.world_model import Prediction, Situation, predict
+from wevo_nb.prompts import dreamer_messages, imagined_text
+from wevo_nb.schema import Candidate, Cost, Decision, Observation, Step, Task
+from wevo_nb.scorers import Future, Scorer
+from wevo_nb.transitions import Situation
+from wevo_nb.world_model import Prediction, predict
 
-VALUE = {"success": 1.0, "changed": 0.5, "same": 0.0, "failure": 0.0}  # the paper's scale
+SENTENCE_TOKENS = 120  # of an outcome in words
 
 
 class LookAhead:
-    """The policy's candidates, imagined `depth` steps ahead and scored. depth 0: best-of-k."""
+    """A policy that looks ahead: the policy's candidates, imagined and scored, the best done.
+
+    `imaginer` is the world model, or the model that tells outcomes in words. Best-of-k, the control,
+    imagines nothing: it has None, or the untrained model to ask the question of a scorer that reads
+    predicted outcomes.
+    """
 
     def __init__(
         self,
         policy: ModelPolicy,
-        world_model: Model | None,
-        scorer: OutcomeScorer | LLMScorer,
+        imaginer: Model | None,
+        scorer: Scorer,
+        how: LookAheadParams,
         params: WorldModelParams,
         *,
-        k: int,
-        depth: int,
-        temperature: float,
         name: str,
+        seed: int = 0,
     ):
-        if depth and world_model is None:
-            raise ValueError(f"look-ahead of depth {depth} needs a world model; depth 0 needs none")
-        self.policy, self.world_model, self.scorer, self.params = policy, world_model, scorer, params
-        self.k, self.depth, self.temperature, self.name = k, depth, temperature, name
+        if how.imagination != "none" and imaginer is None:
+            raise ValueError(f"imagination {how.imagination} needs a model that imagines; none needs none")
+        self.policy, self.imaginer, self.scorer = policy, imaginer, scorer
+        self.how, self.params, self.name, self.seed = how, params, name, seed
 
     async def act(self, task: Task, history: Sequence[Step], observation: Observation) -> Decision | None:
-        """The best candidate; the greedy one on a tie, or where nothing could be scored."""
-        candidates = await self.policy.propose(task, history, observation, k=self.k, temperature=self.temperature)
+        """The best candidate; the policy's greedy one where look-ahead has not begun or could not tell."""
+        if len(history) < self.how.skip_steps:
+            return await self.policy.act(task, history, observation)
+        started = time.perf_counter()
+        with metered() as used:
+            decision = await self._decide(task, history, observation)
+        if decision is None:
+            return None
+        tokens = used.prompt_tokens + used.completion_tokens
+        cost = Cost(calls=used.calls, tokens=tokens, seconds=round(time.perf_counter() - started, 3))
+        return decision.model_copy(update={"cost": cost})
+
+    async def _decide(self, task, history, observation) -> Decision | None:
+        candidates = await self.propose(task, history, observation)
         if not candidates:
             return await self.policy.act(task, history, observation)
         if len(candidates) == 1:
             return candidates[0]
-        futures = await self.imagine(task, history, observation, candidates)
-        scores = await self.scorer.score(task, history, observation, candidates, futures)
+        problem = ""
+        futures: list[Future] = [Future()] * len(candidates)
+        scores: list[float | None] = [None] * len(candidates)
+        try:
+            futures = await self.imagine(task, history, observation, candidates)
+            scores = await self.scorer.score(task, history, observation, candidates, futures)
+        except CallFailed as failure:
+            problem = str(failure)
+        best = best_of(scores, tie=self.how.tie, seed=seed_of(self.seed, self.name, task.key, len(history)))
+        if all(score is None for score in scores):
+            problem = problem or "no candidate could be scored"
         considered = tuple(
-            Candidate(reply=c.reply, imagined=tuple(imagined_text(p.observation) for p in f), score=s)
+            Candidate(reply=c.reply, imagined=f.texts, score=s)
             for c, f, s in zip(candidates, futures, scores, strict=True)
         )
-        return candidates[best_of(scores)].model_copy(update={"candidates": considered})
+        return candidates[best].model_copy(update={"candidates": considered, "fell_back": problem})
+
+    async def propose(self, task: Task, history: Sequence[Step], observation: Observation) -> list[Decision]:
+        """Up to k different candidates. The first is the greedy one, or the most frequent."""
+        how = self.how
+        if how.candidates == "frequent":
+            drawn = await self.policy.sample(task, history, observation, n=how.samples, temperature=how.temperature)
+            return most_frequent(drawn, how.k)
+        temperature = how.temperature if how.candidates == "different" else 0.0
+        return await self.policy.propose(task, history, observation, k=how.k, temperature=temperature)
 
     async def imagine(
         self, task: Task, history: Sequence[Step], observation: Observation, candidates: Sequence[Decision]
-    ) -> list[list[Prediction]]:
-        """For each candidate the pages imagined after it, all candidates side by side.
+    ) -> list[Future]:
+        """What each candidate is imagined to lead to, all of them side by side."""
+        if self.how.imagination == "none":
+            return await self._outcomes(task, history, observation, candidates)
+        if self.how.imagination == "free_text":
+            return await self._tell(task, observation, candidates, len(history))
+        return await self._walk(task, history, observation, candidates)
 
-        After the first step the policy itself acts in the imagined page. An end, a stop or a
-        page that cannot be read ends a candidate's future.
+    async def _outcomes(self, task, history, observation, candidates) -> list[Future]:
+        if self.imaginer is None:
+            return [Future()] * len(candidates)
+        asked = [i for i, c in enumerate(candidates) if c.action]
+        situations = [Situation(task, tuple(history), observation, candidates[i].action) for i in asked]
+        predictions = await predict(self.imaginer, situations, self.params, pages=False)
+        known = dict(zip(asked, predictions, strict=True))
+        return [Future((known[i],)) if i in known else Future() for i in range(len(candidates))]
+
+    async def _tell(self, task, observation, candidates, step: int) -> list[Future]:
+        """Outcomes in words, one a candidate. A `stop` has none: the scorer judges the answer."""
+        asked = [i for i, c in enumerate(candidates) if c.action and c.action.verb != "stop"]
+        replies = await self.imaginer(
+            [
+                Request(
+                    messages=dreamer_messages(task, observation, candidates[i].action, steps=self.how.depth),
+                    max_tokens=SENTENCE_TOKENS,
+                    temperature=self.how.imagination_temperature,
+                    seed=seed_of(self.seed, task.key, step, i),
+                )
+                for i in asked
+            ]
+        )
+        told = {i: reply for i, [reply, *_] in zip(asked, replies, strict=True)}
+        whole = lambda reply: reply.text.strip() and reply.finish == "stop"  # noqa: E731
+        return [
+            Future()
+            if i not in told
+            else Future(texts=(told[i].text.strip(),))
+            if whole(told[i])
+            else Future(problem="the outcome in words is empty or cut off")
+            for i in range(len(candidates))
+        ]
+
+    async def _walk(self, task, history, observation, candidates) -> list[Future]:
+        """`depth` steps in the world model; after the first the policy itself acts in the imagined page.
+
+        An end, a stop or a page that cannot be read ends a future. A stop is asked as well: whether
+        it is more likely to end in success than in failure.
         """
-        futures: list[list[Prediction]] = [[] for _ in candidates]
+        walked: list[list[Prediction]] = [[] for _ in candidates]
         pasts = [list(history) for _ in candidates]
         pages = [observation] * len(candidates)
         decisions: list[Decision | None] = list(candidates)
-        for depth in range(self.depth):
-            live = [
-                i for i, d in enumerate(decisions) if d is not None and d.action is not None and d.action.verb != "stop"
-            ]
+        for depth in range(self.how.depth):
+            live = [i for i, d in enumerate(decisions) if d is not None and d.action is not None]
             asked = [Situation(task, tuple(pasts[i]), pages[i], decisions[i].action) for i in live]
-            drawn = self.scorer.reads_pages or depth + 1 < self.depth
-            seed = seed_of(self.name, task.key, len(history), depth)
-            predictions = await predict(self.world_model, asked, self.params, pages=drawn, seed=seed)
-            decisions = [None] * len(candidates)
+            drawn = self.scorer.reads_pages or depth + 1 < self.how.depth
+            how = {"seed": seed_of(self.name, task.key, len(history), depth), "pages": drawn}
+            how["temperature"] = self.how.imagination_temperature
+            predictions = await predict(self.imaginer, asked, self.params, **how)
+            acted, decisions = decisions, [None] * len(candidates)
             for i, situation, prediction in zip(live, asked, predictions, strict=True):
-                pasts[i].append(Step(observation=pages[i], decision=Decision(reply="", action=situation.action)))
+                pasts[i].append(Step(observation=pages[i], decision=acted[i]))
+                if situation.action.verb == "stop":
+                    prediction = stopped(prediction)
                 pages[i] = prediction.observation
-                futures[i].append(prediction)
-            alive = [i for i in live if not pages[i].done and not pages[i].note]
-            if depth + 1 < self.depth:
+                walked[i].append(prediction)
+            alive = [i for i in live if not pages[i].done and walked[i][-1].readable]
+            if depth + 1 < self.how.depth:
                 following = await self.policy.decide([(task, pasts[i], pages[i]) for i in alive], temperature=0.0)
                 for i, decision in zip(alive, following, strict=True):
                     decisions[i] = decision
-        return futures
-
-
-class OutcomeScorer:
-    """Scores by the predicted outcome: success 1, a changed page 0.5, failure or no change 0.
-
-    After imagination it reads the last imagined outcome. With a `model` (best-of-k) it asks that
-    model the same question about the action itself: asked of the untrained base, that is the
-    control which has candidates and a scorer and no world model.
-    """
-
-    reads_pages = False
-
-    def __init__(self, params: WorldModelParams, model: Model | None = None):
-        self.params, self.model = params, model
-
-    async def score(self, task, history, observation, candidates, futures) -> list[float | None]:
-        if self.model is None:
-            return [imagined_value(future) for future in futures]
-        asked = [
-            (i, Situation(task, tuple(history), observation, c.action)) for i, c in enumerate(candidates) if c.action
-        ]
-        predictions = await predict(self.model, [s for _, s in asked], self.params, pages=False)
-        values = {i: VALUE[p.outcome] for (i, _), p in zip(asked, predictions, strict=True)}
-        return [values.get(i) for i in range(len(candidates))]
-
-
-class LLMScorer:
-    """A language model reads the action and what was imagined after it, if anything."""
-
-    reads_pages = True
-
-    def __init__(self, model: Model):
-        self.model = model
-
-    async def score(self, task, history, observation, candidates, futures) -> list[float | None]:
-        asked = [
-            (
-                i,
-                Request(
-                    messages=scorer_messages(task, observation, c.action, [p.observation for p in future]),
-                    choices=SCORER_REPLIES,
-                ),
+        return [
+            Future(
+                tuple(predictions),
+                tuple(imagined_text(p.observation) for p in predictions),
+                "" if all(p.readable for p in predictions) else "an imagined page cannot be read",
             )
-            for i, (c, future) in enumerate(zip(candidates, futures, strict=True))
-            if c.action and all(p.readable for p in future)
+            for predictions in walked
         ]
-        replies = await self.model([request for _, request in asked])
-        values = {i: float(reply[0].text) for (i, _), reply in zip(asked, replies, strict=True)}
-        return [values.get(i) for i in range(len(candidates))]
 
 
-def imagined_value(future: Sequence[Prediction]) -> float | None:
-    """The value of a future by its last page; None where there is none or it cannot be read."""
-    if not future or not future[-1].readable:
-        return None
-    last = future[-1].outcome
-    if last in ("success", "failure"):
-        return VALUE[last]
-    return VALUE["changed"] if any(p.outcome == "changed" for p in future) else VALUE["same"]
+def stopped(prediction: Prediction) -> Prediction:
+    """What is predicted of a `stop`: an end, and success where that is likelier than failure."""
+    won, lost = prediction.probabilities["success"], prediction.probabilities["failure"]
+    reward = won / (won + lost) if won + lost else 0.0
+    end = Observation(text="", done=True, reward=reward)
+    return prediction._replace(outcome="success" if won > lost else "failure", observation=end)
 
 
-def best_of(scores: Sequence[float | None]) -> int:
-    """Position of the highest score, the first on a tie.
+def most_frequent(drawn: Sequence[Decision], k: int) -> list[Decision]:
+    """The k most frequent actions, the one drawn first on a tie; what could not be read is no candidate."""
+    counts = Counter(decision.action for decision in drawn if decision.action is not None)
+    first = {decision.action: decision for decision in reversed(drawn) if decision.action is not None}
+    return [first[action] for action, _ in counts.most_common(k)]
 
-    Unscored is no number: an unscored greedy candidate (position 0) is overruled by a predicted
-    success alone.
+
+def best_of(scores: Sequence[float | None], *, tie: str = "first", seed: int = 0) -> int:
+    """Position of the highest score; on a tie the first, or one drawn by `seed`.
+
+    Unscored is no number: an unscored greedy candidate (position 0) is overruled by a score of 1 alone.
     """
-    scored = [(-score, i) for i, score in enumerate(scores) if score is not None]
-    if not scored or (scores[0] is None and -min(scored)[0] < VALUE["success"]):
+    scored = [score for score in scores if score is not None]
+    if not scored or (scores[0] is None and max(scored) < 1.0):
         return 0
-    return min(scored)[1]
+    best = [i for i, score in enumerate(scores) if score == max(scored)]
+    return best[0] if tie == "first" else random.Random(seed).choice(best)

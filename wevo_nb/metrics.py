@@ -89,7 +89,7 @@ def cause_of_loss(trajectory: Trajectory) -> str | None:
     half of the replies held no action. no progress: at least half of the actions changed nothing
     or could not be done. wrong action: the page or the answer said so. out of steps: none of these.
     """
-    if trajectory.ended in ("error", "blocked"):
+    if trajectory.broken:
         return "environment"
     if trajectory.verdict is None or trajectory.verdict.outcome != "failure":
         return None

@@ -9,6 +9,7 @@ every model, so that models do not fight over the cores. Used by notebooks 01 to
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import importlib.util
 import json
 import os
@@ -150,7 +151,8 @@ class LocalModel:
         if not requests:
             return []
         if not self.engine.merge:
-            return await loop.run_in_executor(self.engine.executor, self.answer, list(requests))
+            here = contextvars.copy_context()  # so that a meter of the caller counts
+            return await loop.run_in_executor(self.engine.executor, here.run, self.answer, list(requests))
         future = loop.create_future()
         self._waiting.append((requests, future))
         if self._merging is None:

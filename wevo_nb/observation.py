@@ -20,6 +20,8 @@ NAME = r"'(?:[^'\\]|\\.)*'"
 LINE = re.compile(rf"^(\t*)\[(\d+)\] (\w+)(?: ({NAME}))?((?: \w+: (?:{NAME}|\w+))*)$")
 BODY = re.compile(rf"^\t*\w+(?: {NAME})?(?: \w+: (?:{NAME}|\w+))*$")
 CHANGE = re.compile(r"^([~+-])\[(\d+)\](?: (.*))?$")
+NEW_PAGE = "new page"  # the first line of a difference that tells the whole next page
+ALIKE = 0.6  # names of at least this likeness (difflib's ratio) may be one element that was updated
 CLICKABLE = frozenset(
     "button link checkbox radio clickable tab menuitem menuitemcheckbox menuitemradio option slider combobox treeitem "
     "textbox searchbox spinbutton switch".split()
@@ -110,24 +112,74 @@ def bodies_of(text: str) -> list[str]:
 def changes(before: str, after: str) -> list[str]:
     """What turned page `before` into page `after`, one line a change.
 
-    `~[id] body` replaces element id of the page before, `-[id]` deletes it and `+[id] body`
-    adds an element behind it (`+[0]` at the top). Empty where the pages are alike.
+    `~[id] body` updates element id of the page before, `-[id]` deletes it and `+[id] body`
+    adds an element behind it (`+[0]` at the top). Where that takes more lines than the next page
+    has, `new page` and its elements stand instead: a navigation. Empty where the pages are alike.
     """
     old, new = bodies_of(before), bodies_of(after)
+    opcodes = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    stretches = [where for op, *where in opcodes if op != "equal"]
+    anew = [NEW_PAGE, *after.split("\n")] if new else []
+    if anew and sum(max(i2 - i1, j2 - j1) for i1, i2, j1, j2 in stretches) > len(anew):
+        return anew
     out = []
-    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
-    for op, i1, i2, j1, j2 in matcher.get_opcodes():
-        if op == "equal":
-            continue
-        common = min(i2 - i1, j2 - j1)
-        out += [f"~[{i1 + k + 1}] {new[j1 + k]}" for k in range(common)]
-        out += [f"-[{i + 1}]" for i in range(i1 + common, i2)]
-        out += [f"+[{i1 + common}] {new[j]}" for j in range(j1 + common, j2)]
-    return out
+    for i1, i2, j1, j2 in stretches:
+        i, j = i1, j1  # the first elements that are not told yet
+        for paired, partner in [*_updated(old[i1:i2], new[j1:j2]), (i2 - i1, j2 - j1)]:
+            out += [f"-[{n + 1}]" for n in range(i, i1 + paired)]
+            out += [f"+[{i1 + paired}] {body}" for body in new[j : j1 + partner]]
+            if i1 + paired < i2:
+                out.append(f"~[{i1 + paired + 1}] {new[j1 + partner]}")
+            i, j = i1 + paired + 1, j1 + partner + 1
+    return anew if anew and len(out) > len(anew) else out
+
+
+def _updated(old: list[str], new: list[str]) -> list[tuple[int, int]]:
+    """Positions (old, new) of the elements that stayed and were updated, in the order of the page.
+
+    Only elements of one role are paired: best of the same name, then of a like name, then of the
+    same place where both stretches are equally long. No pair is forced, unlike in WMA's matching,
+    which pairs as many as it can: what has no partner went, or came.
+    """
+    likeness = [
+        [_likeness(a, b, i == j and len(old) == len(new)) for j, b in enumerate(new)] for i, a in enumerate(old)
+    ]
+    best = [[0.0] * (len(new) + 1) for _ in range(len(old) + 1)]
+    for i in reversed(range(len(old))):
+        for j in reversed(range(len(new))):
+            paired = best[i + 1][j + 1] + likeness[i][j] if likeness[i][j] else 0.0
+            best[i][j] = max(paired, best[i + 1][j], best[i][j + 1])
+    pairs, i, j = [], 0, 0
+    while i < len(old) and j < len(new):
+        if likeness[i][j] and best[i][j] == best[i + 1][j + 1] + likeness[i][j]:
+            pairs.append((i, j))
+            i, j = i + 1, j + 1
+        elif best[i][j] == best[i + 1][j]:
+            i += 1
+        else:
+            j += 1
+    return pairs
+
+
+def _likeness(old: str, new: str, same_place: bool) -> float:
+    """How likely two elements are one: 0 never; a name in common is worth more than a place."""
+    (role, name), (other, other_name) = (_role_and_name(body) for body in (old, new))
+    if role != other:
+        return 0.0
+    alike = 1.0 if name == other_name else difflib.SequenceMatcher(None, name, other_name, autojunk=False).ratio()
+    return (2.0 * alike if alike >= ALIKE else 0.0) + (1.0 if same_place else 0.0)
+
+
+def _role_and_name(body: str) -> tuple[str, str]:
+    found = re.match(rf"\t*(\w+)(?: ({NAME}))?", body)
+    return (found[1], found[2] or "") if found else (body, "")
 
 
 def apply_changes(before: str, lines: list[str]) -> tuple[str, bool]:
     """The page after `lines`, and whether every one of them could be read and applied."""
+    if lines[:1] == [NEW_PAGE]:
+        after = "\n".join(lines[1:])
+        return (after, True) if is_page(after) else (before, False)
     old = bodies_of(before)
     replaced: dict[int, str] = {}
     deleted: set[int] = set()

@@ -22,7 +22,18 @@ Positive = Annotated[int, Field(ge=1)]
 Temperature = Annotated[float, Field(ge=0, le=5)]
 
 
-ARM = re.compile(r"(random|zero_shot|self_improve_(\d+)|webevolver)(?:\+(?:wmla_d([1-9])|(best_of_k)))?")
+# What a final policy learns from, beside the real successes of the first round (notebook 04).
+FINAL_ARMS = {
+    "webevolver": "D_1 and the imagined successes (the paper's)",
+    "no_world_model": "D_1 and trajectories that the model wrote in one go, without a world model",
+    "explorer": "D_1 and successes of a random explorer in the real pages",
+    "more_real": "D_1 and as many rows of later real successes as there are imagined ones",
+    "real_only": "D_1, cut to the size of the imagined rows",
+    "synthetic_only": "the imagined rows alone, at that size",
+    "mixed": "half of each, at that size",
+}
+POLICIES = re.compile(rf"random|zero_shot|self_improve_(\d+)|{'|'.join(FINAL_ARMS)}")
+WMLA = re.compile(r"wmla(?:_k([2-9]|\d\d))?_d([1-9])")
 
 
 class ParamsError(ValueError):
@@ -124,25 +135,52 @@ class CollectParams(Section):
 
 
 class WorldModelParams(Section):
-    target: Literal["page", "change"]
+    target: Literal["page", "change", "change_described"]
     history: Count
+    thoughts: bool
+    memory_chars: Count
+    rationale: bool
+    mask_facts: bool
     outcome_rows: dict[Literal["success", "failure", "changed", "same"], Count]
+    opening_rows: Count
+    per_start: Positive | None
+    per_verb: Positive | None
+    value_rows: Count
     held_out_share: Annotated[float, Field(gt=0, le=0.5)]
     outcome_weight: Annotated[float, Field(ge=0, lt=1)]
     max_tokens: Positive
     report_rows: Positive
+    report_depth: Positive
+    report_walks: Count
+    graded_rows: Count
 
 
 class SynthesizeParams(Section):
     policy_iteration: Positive
     world_model_iteration: Positive | None
+    first_page: Literal["real", "imagined"]
     horizon: Positive
     tasks: Positive
     attempts: Positive
     temperature: Temperature
+    world_model_temperature: Temperature
+    hint: bool
     judge: Literal["world_model", "llm"]
-    threshold: Annotated[float, Field(ge=0.5, le=1)]
+    accept: Literal["threshold", "rank", "calibrated"]
+    threshold: Annotated[float, Field(ge=0, le=1)]
+    rank: Positive
+    precision: Annotated[float, Field(ge=0, le=1)]
     replay: bool
+    written: Count
+
+
+class GateParams(Section):
+    """Shares of the rows, each the most that is let through."""
+
+    too_long: Annotated[float, Field(ge=0, le=1)]
+    empty: Annotated[float, Field(ge=0, le=1)]
+    repeated: Annotated[float, Field(ge=0, le=1)]
+    held_out: Annotated[float, Field(ge=0, le=1)]
 
 
 class SFTParams(Section):
@@ -156,19 +194,85 @@ class SFTParams(Section):
     freeze_embeddings: bool
     freeze_layers: Count
     checkpoints: Positive
+    gate: GateParams
 
 
 class PolicySFTParams(SFTParams):
-    arm: Literal["self_improve", "webevolver"]
+    arm: str
+    arms: tuple[str, ...]
     rows_per_task: Positive
     max_repeat: Positive
 
+    @model_validator(mode="after")
+    def _known_arms(self):
+        for key, names in (("arm", (self.arm,)), ("arms", self.arms)):
+            for name in names:
+                if name not in (*FINAL_ARMS, "self_improve"):
+                    raise ValueError(
+                        f"{key}: no data arm '{name}': take self_improve or one of {', '.join(FINAL_ARMS)}"
+                    )
+        if "self_improve" in self.arms:
+            raise ValueError("arms lists what is trained after the last iteration; self_improve is trained in each")
+        return self
 
-class WMLAParams(Section):
-    arms: Annotated[tuple[str, ...], Field(min_length=1)] | None
+
+class LookAheadParams(Section):
+    """How one decision is made: candidates, imagination, score, choice."""
+
+    candidates: Literal["different", "frequent", "valid"]
     k: Annotated[int, Field(ge=2)]
+    samples: Positive
     temperature: Temperature
-    scorer: Literal["world_model", "llm"]
+    imagination: Literal["world_model", "free_text", "none"]
+    depth: Count
+    imagination_temperature: Temperature
+    scorer: Literal["outcome", "veto", "value", "likelihood", "llm"]
+    scores: Positive
+    scorer_temperature: Temperature
+    tie: Literal["first", "random"]
+    skip_steps: Count
+    search: Literal["look_ahead", "tree"]
+    budget: Positive
+
+    @model_validator(mode="after")
+    def _depth_fits_imagination(self):
+        if (self.imagination == "none") != (self.depth == 0) and self.search == "look_ahead":
+            raise ValueError(
+                f"depth {self.depth} with imagination {self.imagination}: depth 0 is no imagination, and the reverse"
+            )
+        if self.imagination == "free_text" and self.scorer != "llm":
+            raise ValueError(f"scorer {self.scorer} cannot read a free text: take scorer llm, or the world model")
+        return self
+
+
+class WMLAParams(LookAheadParams):
+    arms: Annotated[tuple[str, ...], Field(min_length=1)] | None
+    grid: dict[Literal["policy", "k", "depth"], tuple[str | int, ...]]
+    presets: dict[str, dict[str, Any]]
+
+    def preset(self, name: str) -> LookAheadParams:
+        """The settings of a named preset: the section's own, with what the preset states. Raises ValueError."""
+        own = self.model_dump(exclude={"arms", "grid", "presets"})
+        found = WMLA.fullmatch(name)
+        if found:
+            different = {"imagination": "world_model", "depth": int(found[2])}
+            different |= {"k": int(found[1])} if found[1] else {}
+        elif name in self.presets:
+            different = self.presets[name]
+        else:
+            raise ValueError(f"no preset '{name}': take wmla_d<n>, wmla_k<n>_d<n> or one of {', '.join(self.presets)}")
+        unknown = sorted(set(different) - set(own))
+        if unknown:
+            raise ValueError(f"preset {name}: unknown {', '.join(unknown)}; known are {', '.join(own)}")
+        return LookAheadParams(**own | different)
+
+    @model_validator(mode="after")
+    def _presets_hold(self):
+        for name in self.presets:
+            if "+" in name or "/" in name or WMLA.fullmatch(name):
+                raise ValueError(f"presets: '{name}' is no name for a preset")
+            self.preset(name)
+        return self
 
 
 class Params(Section):
@@ -191,14 +295,26 @@ class Params(Section):
 
     def arms(self) -> tuple[str, ...]:
         """The arms of notebook 05, in the order of the tables."""
+        if self.wmla.arms:
+            return tuple(dict.fromkeys((*self.wmla.arms, *self._grid())))
         improved = tuple(f"self_improve_{i}" for i in range(1, self.iterations + 1))
-        default = ("zero_shot", *improved, "webevolver", "webevolver+wmla_d1", "webevolver+best_of_k")
-        return self.wmla.arms or default
+        last = self.sft.arms[-1:] or improved[-1:]
+        ahead = tuple(f"{policy}+{preset}" for policy in last for preset in ("wmla_d1", "best_of_k"))
+        return tuple(dict.fromkeys(("zero_shot", *improved, *self.sft.arms, *ahead, *self._grid())))
+
+    def _grid(self) -> tuple[str, ...]:
+        grid = self.wmla.grid
+        return tuple(
+            f"{policy}+wmla_k{k}_d{depth}"
+            for policy in grid.get("policy", ())
+            for k in grid.get("k", (self.wmla.k,))
+            for depth in grid.get("depth", (1,))
+        )
 
     @model_validator(mode="after")
     def _arms_exist(self):
         for name in self.arms():
-            parse_arm(name, self.iterations)
+            parse_arm(name, self)
         return self
 
     @model_validator(mode="after")
@@ -211,26 +327,40 @@ class Params(Section):
 
 
 class Arm(NamedTuple):
-    """What an arm is made of. depth None: plain; 0: best-of-k; 1..: look-ahead."""
+    """A policy, and how it looks ahead; `ahead` None: not at all."""
 
     name: str
     policy: str
     policy_stage: str | None
-    depth: int | None
+    preset: str
+    ahead: LookAheadParams | None
+
+    @property
+    def imagines(self) -> bool:
+        """Whether a trained world model is asked."""
+        reads = self.ahead and (self.ahead.imagination == "world_model" or self.ahead.scorer == "value")
+        return bool(reads)
 
 
-def parse_arm(name: str, iterations: int) -> Arm:
-    """The arm of that name. Raises ValueError on an unknown one, or one of an iteration that is not run."""
-    found = ARM.fullmatch(name)
-    if not found or (found[1] == "random" and name != "random"):
+def parse_arm(name: str, params: Params) -> Arm:
+    """The arm of that name, e.g. `webevolver+wmla_d2`. Raises ValueError on one that does not exist."""
+    policy, plus, preset = name.partition("+")
+    found = POLICIES.fullmatch(policy)
+    if not found or (policy == "random" and plus):
         raise ValueError(
-            f"wmla.arms: no arm '{name}': take random, zero_shot, self_improve_<i> or webevolver, "
-            "the last three also with +wmla_d1 (or d2, ...) or +best_of_k"
+            f"wmla.arms: no arm '{name}': take random, zero_shot, self_improve_<i>, {', '.join(FINAL_ARMS)}; "
+            "all but random also with +<preset>, e.g. +wmla_d1"
         )
-    if found[2] and not 1 <= int(found[2]) <= iterations:
-        raise ValueError(f"wmla.arms: {name} needs iteration {found[2]}, and iterations is {iterations}")
-    stage = f"iter-{found[2]}/04_self_improve" if found[2] else "04_webevolver" if found[1] == "webevolver" else None
-    return Arm(name, found[1], stage, int(found[3]) if found[3] else 0 if found[4] else None)
+    if found[1] and not 1 <= int(found[1]) <= params.iterations:
+        raise ValueError(f"wmla.arms: {name} needs iteration {found[1]}, and iterations is {params.iterations}")
+    if policy in FINAL_ARMS and policy not in params.sft.arms:
+        raise ValueError(f"wmla.arms: {name} needs the data arm {policy}: add it to sft.arms")
+    try:
+        ahead = params.wmla.preset(preset) if plus else None
+    except ValueError as problem:
+        raise ValueError(f"wmla.arms: {name}: {problem}") from None
+    stage = f"iter-{found[1]}/04_self_improve" if found[1] else f"04_{policy}" if policy in FINAL_ARMS else None
+    return Arm(name, policy, stage, preset, ahead)
 
 
 class Resolved(BaseModel):

@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 
 from wevo_nb.actions import ReplyError, alias_of, format_reply, parse_reply
-from wevo_nb.llm import Model, Request
+from wevo_nb.llm import Model, Reply, Request
 from wevo_nb.observation import CLICKABLE, TYPEABLE, Element, parse_page
 from wevo_nb.params import PolicyParams
 from wevo_nb.prompts import policy_messages
@@ -49,7 +49,7 @@ class ModelPolicy:
         """One decision for each situation, in one call of the model."""
         requests = [self._request(*situation, temperature) for situation in situations]
         replies = iter(await self.model([r for r in requests if r is not None]))
-        return [None if r is None else decision_of(next(replies)[0].text) for r in requests]
+        return [None if r is None else _decided(r, next(replies)[0]) for r in requests]
 
     async def propose(
         self, task: Task, history: Sequence[Step], observation: Observation, *, k: int, temperature: float
@@ -91,12 +91,21 @@ class ModelPolicy:
                 )
                 [[reply]] = await self.model([again])
                 replies.append(reply.text)
-        else:
-            rng = random.Random(request.seed)
-            keyed = [(p + temperature * _gumbel(rng), c) for p, c in zip(reply.logprobs, request.choices, strict=True)]
-            others = [choice for _, choice in sorted(keyed, key=lambda pair: -pair[0]) if choice != reply.text]
-            replies = [reply.text, *others][:k]
-        return [decision_of(text) for text in replies]
+            return [decision_of(text) for text in replies]
+        rng = random.Random(request.seed)
+        keyed = [(p + temperature * _gumbel(rng), c) for p, c in zip(reply.logprobs, request.choices, strict=True)]
+        others = [choice for _, choice in sorted(keyed, key=lambda pair: -pair[0]) if choice != reply.text]
+        return [_decided(request, reply, text) for text in [reply.text, *others][:k]]
+
+    async def sample(
+        self, task: Task, history: Sequence[Step], observation: Observation, *, n: int, temperature: float
+    ) -> list[Decision]:
+        """n decisions drawn independently, repeats and unread ones included."""
+        request = self._request(task, history, observation, temperature)
+        if request is None:
+            return []
+        [replies] = await self.model([request.model_copy(update={"n": n})])
+        return [_decided(request, reply) for reply in replies]
 
     def _request(
         self, task: Task, history: Sequence[Step], observation: Observation, temperature: float
@@ -160,6 +169,16 @@ def decision_of(reply: str) -> Decision:
         return Decision(reply=reply, action=parse_reply(reply), alias=alias_of(reply))
     except ReplyError as problem:
         return Decision(reply=reply, action=None, error=str(problem))
+
+
+def _decided(request: Request, reply: Reply, text: str | None = None) -> Decision:
+    """The decision of a reply, or of another choice `text`, with its probability where that is known."""
+    decision = decision_of(reply.text if text is None else text)
+    if not reply.logprobs or not request.choices:
+        return decision
+    chances = dict(zip(request.choices, map(math.exp, reply.logprobs), strict=True))
+    entropy = -sum(p * math.log(p) for p in chances.values() if p > 0)
+    return decision.model_copy(update={"probability": chances.get(decision.reply), "entropy": entropy})
 
 
 def seed_of(*parts: object) -> int:

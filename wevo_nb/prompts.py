@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wevo_nb.actions import format_action
+from wevo_nb.actions import format_action, thought_of
 from wevo_nb.observation import header, parse_page
 from wevo_nb.schema import Action, Observation, Step, Task, Trajectory
 
@@ -35,7 +35,17 @@ Reply in this form: Thought: why this step. Action: ```click [3]```"""
 WORLD_MODEL = {
     "change": "You are a web page simulator. Predict what the action does.",
     "page": "You are a web page simulator. Predict the next page.",
+    "change_described": "You are a web page simulator. Say what the action does.",
 }
+ANSWER_HINT = "HINT: the page that follows shows what the objective asks for."
+RATIONALE = (
+    "You explain how web pages behave. You see a page, an action and what really came of it. "
+    "Say in one short sentence why the action leads there."
+)
+DESCRIBER = (
+    "You describe how web pages change. You see a page, an action and the changes it really made. "
+    "Say in one short sentence what is different now, as someone who looks at the page would."
+)
 JUDGE = (
     "You judge a web agent. From its objective, its actions and the last pages decide whether the objective was "
     "fully met. Believe only what the pages show. Reply with one word: success or failure."
@@ -46,6 +56,17 @@ SCORER = (
     "0.5 if it is a right step towards it, 0 if it is wrong or useless."
 )
 SCORER_REPLIES = ("1", "0.5", "0")
+SCORER_JSON = (
+    "You judge the next action of a web agent by what comes of it. First say in one sentence what you see, then give "
+    "1 if the action completes the objective, 0.5 if it is a right step towards it, 0 if it is wrong or useless. "
+    'Reply with JSON alone: {"why": "...", "score": 0.5}'
+)
+VALUE = "You watch a web agent. Reply with one number from 0 to 1: how far it is on its way to the objective."
+VALUE_REPLIES = ("0", "0.25", "0.5", "0.75", "1")
+DREAMER = (
+    "You know how web pages behave. Say in one or two short sentences what the page shows after the action, "
+    "as someone who looks at it would."
+)
 PAGE_LEFT_OUT = "(page left out)"
 
 
@@ -60,17 +81,38 @@ def policy_messages(
 
 
 def world_model_messages(
-    task: Task, history: Sequence[Step], observation: Observation, action: Action, *, target: str, keep: int
+    task: Task,
+    history: Sequence[Step],
+    observation: Observation,
+    action: Action,
+    *,
+    target: str,
+    keep: int,
+    thoughts: bool = False,
+    memory: Sequence[str] = (),
+    hint: bool = False,
 ) -> Messages:
     """The current page, the objective, up to `keep` earlier actions, and the action to imagine.
 
-    `history` holds the steps before `observation`, oldest first.
+    `history` holds the steps before `observation`, oldest first. `thoughts`: what the policy said
+    to each earlier action stands before it. `memory`: elements of earlier pages. `hint`: the
+    official release's last step, where the page is asked to hold the answer.
     """
-    earlier = [describe(s.decision.action, s.observation) for s in history if s.decision.action][-keep:] if keep else []
-    before = f"\nEARLIER: {'; '.join(earlier)}" if earlier else ""
-    page = f"OBSERVATION:\n{observation.text}"
-    question = f"{page}\nOBJECTIVE: {task.goal}{before}\nACTION: {describe(action, observation)}"
-    return (_system(WORLD_MODEL[target]), _user(question))
+    acted = [s for s in history if s.decision.action][-keep:] if keep else []
+    said = [f"{thought_of(s.decision.reply)} " if thoughts else "" for s in acted]
+    earlier = [f"{t}{describe(s.decision.action, s.observation)}" for t, s in zip(said, acted, strict=True)]
+    lines = [f"OBSERVATION:\n{observation.text or '(no page is open)'}", f"OBJECTIVE: {task.goal}"]
+    lines += [f"SEEN BEFORE: {'; '.join(memory)}"] if memory else []
+    lines += [f"EARLIER: {'; '.join(earlier)}"] if earlier else []
+    lines += [f"ACTION: {describe(action, observation)}"] + ([ANSWER_HINT] if hint else [])
+    return (_system(WORLD_MODEL[target]), _user("\n".join(lines)))
+
+
+def explainer_messages(task: Task, observation: Observation, action: Action, outcome: str, *, system: str) -> Messages:
+    """A real transition for the model that explains (RATIONALE) or describes (DESCRIBER) it. Paper: section 3.2."""
+    page = f"OBSERVATION:\n{observation.text or '(no page is open)'}"
+    acted = f"OBJECTIVE: {task.goal}\nACTION: {describe(action, observation)}"
+    return (_system(system), _user(f"{page}\n{acted}\nWHAT CAME OF IT:\n{outcome}"))
 
 
 def judge_messages(trajectory: Trajectory, *, pages: int = 2) -> Messages:
@@ -82,11 +124,20 @@ def judge_messages(trajectory: Trajectory, *, pages: int = 2) -> Messages:
     return (_system(JUDGE), _user(f"OBJECTIVE: {trajectory.task.goal}\nACTIONS:\n{acted}\n{shown}"))
 
 
-def scorer_messages(task: Task, observation: Observation, action: Action, imagined: Sequence[Observation]) -> Messages:
-    """The page, the action and, where a world model imagined them, the pages after it."""
-    after = "".join(f"\nPREDICTED PAGE {i}:\n{imagined_text(o)}" for i, o in enumerate(imagined, start=1))
+def scorer_messages(
+    task: Task, observation: Observation, action: Action, imagined: Sequence[str], *, system: str = SCORER
+) -> Messages:
+    """The page, the action and, where they were imagined, the pages after it as text."""
+    after = "".join(f"\nPREDICTED PAGE {i}:\n{text}" for i, text in enumerate(imagined, start=1))
     question = f"{_page(observation)}\nOBJECTIVE: {task.goal}\nACTION: {describe(action, observation)}{after}"
-    return (_system(SCORER), _user(question))
+    return (_system(system), _user(question))
+
+
+def dreamer_messages(task: Task, observation: Observation, action: Action, *, steps: int) -> Messages:
+    """Asks for what comes of an action in words, `steps` steps ahead. Source: WebDreamer."""
+    more = f"\nSTEPS: {steps}, the later ones as a good agent would take them" if steps > 1 else ""
+    question = f"{_page(observation)}\nOBJECTIVE: {task.goal}\nACTION: {describe(action, observation)}{more}"
+    return (_system(DREAMER), _user(question))
 
 
 def imagined_text(observation: Observation) -> str:

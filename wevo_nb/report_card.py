@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from wevo_nb.observation import changed_bodies
-from wevo_nb.world_model import Prediction, Transition
+from wevo_nb.transitions import Transition
+from wevo_nb.world_model import Prediction
 
 RESAMPLES = 1000  # of the bootstrap that gives F1 and AUC their intervals
 COLUMNS = ("model", "target", "metric", "n", "value", "low", "high")

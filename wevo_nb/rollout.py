@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 
+from wevo_nb.actions import thought_of
 from wevo_nb.runs import JSONL
 from wevo_nb.schema import Effect, Environment, Judge, Observation, Policy, Step, Task, Trajectory
 
@@ -46,7 +47,7 @@ async def rollout(
             unread = {"note": decision.error, "effect": Effect(problem="unreadable")}
             following = observation.model_copy(update=unread)
         else:
-            following = await environment.step(decision.action)
+            following = await environment.step(decision.action, thought_of(decision.reply))
         steps.append(
             Step(
                 observation=observation,

@@ -100,6 +100,15 @@ class Candidate(Record):
     score: float | None = None  # None = unscored
 
 
+class Cost(Record):
+    """What a decision cost: calls of models, tokens they processed, wall time, steps of a real environment."""
+
+    calls: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    steps: int = 0
+
+
 class Decision(Record):
     """A policy's reply, and the action read from it (None where it cannot be read)."""
 
@@ -107,7 +116,11 @@ class Decision(Record):
     action: Action | None
     error: str = ""
     alias: str = ""  # the word it used in place of a verb of the grammar
+    probability: float | None = None  # of this reply among the valid ones, where the model tells it
+    entropy: float | None = None  # of the policy over the valid replies, in nats
     candidates: tuple[Candidate, ...] = ()
+    fell_back: str = ""  # why look-ahead left the choice to the policy
+    cost: Cost | None = None  # of a look-ahead decision
 
 
 class Step(Record):
@@ -150,6 +163,13 @@ class Trajectory(Record):
         """Unique within one file: task, seed, policy and attempt."""
         return f"{self.task.key}/{self.policy}/{self.attempt}"
 
+    @property
+    def broken(self) -> str:
+        """Why this episode says nothing about the agent: its environment broke off, or the site shut it out."""
+        if self.ended not in ("error", "blocked"):
+            return ""
+        return self.error or self.final.blocked or self.ended
+
     def transitions(self) -> list[tuple[int, Step, Observation]]:
         """(position, step, the observation that followed it), in order."""
         following = [s.observation for s in self.steps[1:]] + [self.final]
@@ -177,7 +197,9 @@ class Environment(Protocol):
 
     async def reset(self, task: Task) -> Observation: ...
 
-    async def step(self, action: Action) -> Observation: ...
+    async def step(self, action: Action, thought: str = "") -> Observation:
+        """The page after the action. `thought` is what the policy said to it: a world model may read it."""
+        ...
 
     async def close(self) -> None: ...
 

@@ -10,51 +10,23 @@ from __future__ import annotations
 
 import math
 import shutil
-import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
 
+from wevo_nb.dataset import gate
 from wevo_nb.models import PAD_TO, find_dtype, find_model, load_tokenizer, load_weights
 from wevo_nb.params import LLMParams, SFTParams
 from wevo_nb.runs import write_csv
-from wevo_nb.world_model import Row
+from wevo_nb.targets import Row
 
 OUTCOME_TOKENS = 2  # tokens that tell the four outcome words apart
-
-
-class RowError(ValueError):
-    """Rows that cannot be trained on: too long, or with nothing to learn."""
 
 
 def row_lengths(rows: Sequence[Row], tokenizer) -> list[int]:
     """Tokens of each row, prompt and reply."""
     return [len(tokenizer.apply_chat_template([*row.messages, _reply(row)], return_dict=False)) for row in rows]
-
-
-def check_rows(rows: Sequence[Row], tokenizer, max_length: int) -> dict:
-    """Refuses rows longer than `max_length` tokens or without a reply; returns length statistics.
-
-    Raises RowError that names the first rows and the cure.
-    """
-    lengths = row_lengths(rows, tokenizer)
-    too_long = [(row.task, n) for row, n in zip(rows, lengths, strict=True) if n > max_length]
-    if too_long:
-        named = ", ".join(f"{task} ({n} tokens)" for task, n in too_long[:3])
-        raise RowError(
-            f"{len(too_long)} of {len(rows)} rows are longer than max_length {max_length}: {named}: raise max_length, "
-            "or lower observation.max_elements or policy.history"
-        )
-    empty = [row.task for row in rows if not row.reply.strip()]
-    if empty:
-        raise RowError(f"{len(empty)} rows have no reply to learn, e.g. of {empty[0]}")
-    return {
-        "rows": len(rows),
-        "median_tokens": statistics.median(lengths),
-        "longest": max(lengths),
-        "tokens": sum(lengths),
-    }
 
 
 def train(
@@ -82,7 +54,7 @@ def train(
     torch.set_num_threads(llm.threads or torch.get_num_threads())
     source = find_model(base)
     tokenizer = load_tokenizer(source)
-    check_rows(rows, tokenizer, params.max_length)
+    gate(rows, row_lengths(rows, tokenizer), params.gate, max_length=params.max_length)
     model = load_weights(source, torch.float32)
     if params.method == "full":
         freeze(model, embeddings=params.freeze_embeddings, layers=params.freeze_layers)

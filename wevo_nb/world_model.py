@@ -1,142 +1,33 @@
 """The world model: a language model that predicts the next page, and the environment it makes.
 
-Its reply begins with the outcome (changed, same, done success, done fail); after `changed`
-comes what differs (`change`) or the whole next page (`page`, the paper's). One builder makes
-the rows it learns from and the prompts it is asked with. Used by notebooks 02, 03 and 05.
-Paper: section 3.2 (world model), 3.3 (synthesis); the change target follows WMA.
+It is asked with the prompts it was trained with (targets.py), in up to three calls: a rationale
+where it gives one, the outcome as an exact choice among four, the page where it changes. Used by
+notebooks 02, 03 and 05. Paper: section 3.2 (world model), 3.3 (synthesis).
 """
 
 from __future__ import annotations
 
 import math
-import random
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from wevo_nb.llm import Model, Request
-from wevo_nb.observation import apply_changes, changes, is_page
 from wevo_nb.params import WorldModelParams
-from wevo_nb.prompts import Messages, world_model_messages
-from wevo_nb.schema import Action, Decision, Effect, Observation, Step, Task, Trajectory
+from wevo_nb.schema import Action, Decision, Effect, Observation, Step, Task
+from wevo_nb.targets import SENTENCE_TOKENS, WORDS, messages_for, read_page
+from wevo_nb.transitions import NO_PAGE, OPEN, Situation
 
-WORDS = {"success": "done success", "failure": "done fail", "changed": "changed", "same": "same"}
 UNREAD = "the predicted page cannot be read"
-FULL_REWARD = 1.0
-
-
-class Situation(NamedTuple):
-    """What a world model is asked: the task, the steps before this page, the page, the action."""
-
-    task: Task
-    history: Sequence[Step]
-    observation: Observation
-    action: Action
 
 
 class Prediction(NamedTuple):
-    """P of each outcome, the likeliest or drawn one, the page that follows, whether it reads."""
+    """P of each outcome, the likeliest or drawn one, the page that follows, whether it reads, the reply."""
 
     probabilities: dict[str, float]
     outcome: str
     observation: Observation
     readable: bool
-
-
-class Row(NamedTuple):
-    """A training example: messages in, reply out, and what it is about."""
-
-    messages: Messages
-    reply: str
-    task: str
-    outcome: str = ""
-
-
-class Transition(NamedTuple):
-    """A situation with the page that really followed and its outcome."""
-
-    situation: Situation
-    following: Observation
-    outcome: str
-
-
-def outcome_of(before: Observation, after: Observation) -> str:
-    """success (full reward), failure, same or changed."""
-    if after.done:
-        return "success" if (after.reward or 0.0) >= FULL_REWARD else "failure"
-    return "same" if after.text == before.text else "changed"
-
-
-def transitions(trajectories: Sequence[Trajectory]) -> list[Transition]:
-    """Every carried-out step with the page that followed; repeats of the same are left out.
-
-    A `stop` is one where its reward is known: success or failure.
-    """
-    found = {}
-    for trajectory in trajectories:
-        for i, step, following in trajectory.transitions():
-            action = step.decision.action
-            if action is None or not step.valid or (action.verb == "stop" and not following.done):
-                continue
-            situation = Situation(trajectory.task, trajectory.steps[:i], step.observation, action)
-            key = (
-                trajectory.task.goal,
-                step.observation.text,
-                action,
-                following.text,
-                following.done,
-                following.reward,
-            )
-            found.setdefault(key, Transition(situation, following, outcome_of(step.observation, following)))
-    return list(found.values())
-
-
-def messages_for(situation: Situation, params: WorldModelParams) -> Messages:
-    """The prompt: the same for training and for asking."""
-    return world_model_messages(*situation, target=params.target, keep=params.history)
-
-
-def target_text(transition: Transition, params: WorldModelParams) -> str:
-    """The reply to learn: the outcome, and after `changed` the changes or the next page."""
-    word = WORDS[transition.outcome]
-    if transition.outcome != "changed":
-        return word
-    before, after = transition.situation.observation.text, transition.following.text
-    body = "\n".join(changes(before, after)) if params.target == "change" else after
-    return f"{word}\n{body}"
-
-
-def training_rows(found: Sequence[Transition], params: WorldModelParams, *, seed: int) -> tuple[list[Row], list[dict]]:
-    """Rows balanced over outcomes and, within one, over tasks; drawn without replacement.
-
-    Returns the rows, shuffled, and a ledger (outcome, found, taken).
-    """
-    rng = random.Random(seed)
-    rows, ledger = [], []
-    for outcome, quota in params.outcome_rows.items():
-        by_task: dict[str, list[Transition]] = {}
-        for transition in found:
-            if transition.outcome == outcome:
-                by_task.setdefault(transition.situation.task.name, []).append(transition)
-        taken = take_evenly(by_task, quota, rng)
-        rows += [
-            Row(messages_for(t.situation, params), target_text(t, params), t.situation.task.name, outcome)
-            for t in taken
-        ]
-        ledger.append({"outcome": outcome, "found": sum(t.outcome == outcome for t in found), "taken": len(taken)})
-    rng.shuffle(rows)
-    return rows, ledger
-
-
-def take_evenly(groups: Mapping[str, Sequence], quota: int, rng: random.Random) -> list:
-    """Up to `quota` items, one from each group in turn, each group in random order."""
-    piles = {name: rng.sample(list(items), len(items)) for name, items in sorted(groups.items())}
-    taken = []
-    while len(taken) < quota and any(piles.values()):
-        for pile in piles.values():
-            if pile and len(taken) < quota:
-                taken.append(pile.pop())
-    return taken
+    reply: str = ""
 
 
 async def predict(
@@ -147,46 +38,72 @@ async def predict(
     pages: bool = True,
     temperature: float = 0.0,
     seed: int = 0,
+    hint: bool = False,
 ) -> list[Prediction]:
-    """What follows each situation, in two calls: the outcomes, then the pages that change.
+    """What follows each situation: the outcomes, then the pages that change, side by side.
 
     `pages=False` leaves changed pages undrawn, for a reader of outcomes alone. An endpoint that
     tells no probabilities gives its chosen outcome the probability 1.
     """
-    prompts = [messages_for(situation, params) for situation in situations]
+    prompts = [messages_for(situation, params, hint=hint) for situation in situations]
+    seeds = [seed + i for i in range(len(prompts))]
+    begun = [""] * len(prompts)
+    if params.rationale:
+        asked = [
+            Request(messages=m, max_tokens=SENTENCE_TOKENS, stop=("\n",), temperature=temperature, seed=s)
+            for m, s in zip(prompts, seeds, strict=True)
+        ]
+        begun = [f"{replies[0].text.strip()}\n" for replies in await model(asked)]
     asked = [
-        Request(messages=m, choices=tuple(WORDS.values()), temperature=temperature, seed=seed + i)
-        for i, m in enumerate(prompts)
+        Request(messages=_begin(m, text), choices=tuple(WORDS.values()), temperature=temperature, seed=s)
+        for m, text, s in zip(prompts, begun, seeds, strict=True)
     ]
     answers = [replies[0] for replies in await model(asked)]
-    chosen = [next(o for o, word in WORDS.items() if word == answer.text) for answer in answers]
+    chosen = [next((o for o, word in WORDS.items() if word == answer.text), None) for answer in answers]
     drawn = [i for i, outcome in enumerate(chosen) if outcome == "changed" and pages]
-    begun = {"role": "assistant", "content": f"{WORDS['changed']}\n"}
     texts = await model(
         [
-            Request(messages=(*prompts[i], begun), max_tokens=params.max_tokens, temperature=temperature, seed=seed + i)
+            Request(
+                messages=_begin(prompts[i], f"{begun[i]}{WORDS['changed']}\n"),
+                max_tokens=params.max_tokens,
+                temperature=temperature,
+                seed=seeds[i],
+            )
             for i in drawn
         ]
     )
     replies = {i: reply[0] for i, reply in zip(drawn, texts, strict=True)}
-    out = []
-    for i, (situation, answer, outcome) in enumerate(zip(situations, answers, chosen, strict=True)):
-        logprobs = answer.logprobs or tuple(0.0 if word == answer.text else -math.inf for word in WORDS.values())
-        probabilities = dict(zip(WORDS, map(math.exp, logprobs), strict=True))
-        text, readable = situation.observation.text, True
-        if i in replies:
-            text, readable = read_page(situation.observation.text, replies[i].text, params.target)
-            readable = readable and replies[i].finish == "stop"
-        done = outcome in ("success", "failure")
-        following = Observation(
-            text=_drawn(situation.observation.text, text, outcome, readable, pages),
-            done=done,
-            reward=probabilities["success"] if done else None,
-            note="" if readable else UNREAD,
-            effect=None if readable else Effect(problem="unreadable"),
-        )
-        out.append(Prediction(probabilities, outcome, following, readable))
-    return out
+    return [
+        _prediction(situation, answer, outcome, replies.get(i), params, pages=pages)
+        for i, (situation, answer, outcome) in enumerate(zip(situations, answers, chosen, strict=True))
+    ]
+
+
+def _begin(messages, reply: str):
+    return (*messages, {"role": "assistant", "content": reply}) if reply else messages
+
+
+def _prediction(situation, answer, outcome, page, params: WorldModelParams, *, pages: bool) -> Prediction:
+    before = situation.observation.text
+    if outcome is None:  # no outcome at all: nothing is known
+        note = {"note": UNREAD, "effect": Effect(problem="unreadable")}
+        return Prediction(dict.fromkeys(WORDS, 0.0), "same", Observation(text=before, **note), False, answer.text)
+    logprobs = answer.logprobs or tuple(0.0 if word == answer.text else -math.inf for word in WORDS.values())
+    probabilities = dict(zip(WORDS, map(math.exp, logprobs), strict=True))
+    text, readable = before, True
+    if page is not None:
+        text, readable = read_page(before, page.text, params.target)
+        readable = readable and page.finish == "stop"
+    done = outcome in ("success", "failure")
+    following = Observation(
+        text=_drawn(before, text, outcome, readable, pages),
+        done=done,
+        reward=probabilities["success"] if done else None,
+        note="" if readable else UNREAD,
+        effect=None if readable else Effect(problem="unreadable"),
+    )
+    reply = answer.text if page is None else f"{answer.text}\n{page.text}"
+    return Prediction(probabilities, outcome, following, readable, reply)
 
 
 def _drawn(before: str, text: str, outcome: str, readable: bool, pages: bool) -> str:
@@ -197,58 +114,66 @@ def _drawn(before: str, text: str, outcome: str, readable: bool, pages: bool) ->
     return text if pages else "(the page changes)"
 
 
-def read_page(before: str, reply: str, target: str) -> tuple[str, bool]:
-    """The next page out of what followed `changed`, and whether all of it could be read."""
-    body = reply.strip("\n")
-    return apply_changes(before, body.split("\n")) if target == "change" else (body, is_page(body))
-
-
 class WorldModelEnv:
-    """An Environment that a world model imagines. Its first pages are those of the real tasks.
+    """An Environment that a world model imagines.
 
-    The reward of an imagined end is P(success), after a `stop` against P(failure) alone; a page
-    that cannot be read leaves the page as it was, with a note.
+    Its first pages are those of the real tasks in `first_pages`, or imagined from the task where
+    `imagine_first`. The reward of an imagined end is P(success), after a `stop` against P(failure)
+    alone; a page that cannot be read leaves the page as it was, with a note. `hint_at`: the step,
+    counted from 1, whose page is asked to hold the answer, as the official release does at its last.
     """
 
     errors: tuple[type[Exception], ...] = ()
 
     def __init__(
-        self, model: Model, params: WorldModelParams, first_pages: Mapping[str, Observation], *, seed: int = 0
+        self,
+        model: Model,
+        params: WorldModelParams,
+        first_pages: Mapping[str, Observation],
+        *,
+        seed: int = 0,
+        temperature: float = 0.0,
+        imagine_first: bool = False,
+        hint_at: int | None = None,
     ):
-        self.name = model.name
+        self.name = model.name if hint_at is None else f"{model.name} hinted at step {hint_at}"
         self.model, self.params, self.first_pages, self.seed = model, params, first_pages, seed
+        self.temperature, self.imagine_first, self.hint_at = temperature, imagine_first, hint_at
         self.task: Task | None = None
         self.history: list[Step] = []
-        self.observation = Observation(text="")
+        self.observation = NO_PAGE
 
     async def reset(self, task: Task) -> Observation:
+        self.task, self.history = task, []
+        if self.imagine_first:
+            prediction = await self._predict(NO_PAGE, OPEN)
+            self.observation = prediction.observation
+            return self.observation
         if task.key not in self.first_pages:
             raise KeyError(f"no first page of {task.key} is known: collect it in notebook 01 first")
         self.observation = self.first_pages[task.key]
         self.task = task.model_copy(update={"goal": self.observation.goal or task.goal})
-        self.history = []
         return self.observation
 
-    async def step(self, action: Action) -> Observation:
-        situation = Situation(self.task, tuple(self.history), self.observation, action)
+    async def step(self, action: Action, thought: str = "") -> Observation:
         if action.verb == "stop":
-            [prediction] = await predict(self.model, [situation], self.params, pages=False, seed=self.seed)
+            prediction = await self._predict(self.observation, action, pages=False)
             won, lost = (prediction.probabilities[outcome] for outcome in ("success", "failure"))
             reward = won / (won + lost) if won + lost else 0.0
             return self.observation.model_copy(update={"done": True, "reward": reward, "note": "", "effect": None})
-        [prediction] = await predict(self.model, [situation], self.params, seed=self.seed)
-        self.history.append(Step(observation=self.observation, decision=Decision(reply="", action=action)))
+        prediction = await self._predict(self.observation, action)
+        decision = Decision(reply=f"Thought: {thought}" if thought else "", action=action)
+        self.history.append(Step(observation=self.observation, decision=decision))
         self.observation = prediction.observation
         return self.observation
 
+    async def _predict(self, page: Observation, action: Action, **how) -> Prediction:
+        situation = Situation(self.task, tuple(self.history), page, action)
+        how |= {"seed": self.seed + len(self.history), "temperature": self.temperature}
+        [prediction] = await predict(
+            self.model, [situation], self.params, **how, hint=self.hint_at == len(self.history) + 1
+        )
+        return prediction
+
     async def close(self):
         """Nothing to close: the model outlives its episodes."""
-
-
-def first_pages(trajectories: Sequence[Trajectory]) -> dict[str, Observation]:
-    """The first page of every task that was really visited, by task key."""
-    return {t.task.key: (t.steps[0].observation if t.steps else t.final) for t in trajectories if t.ended != "error"}
-
-
-def outcome_counts(found: Sequence[Transition]) -> Counter:
-    return Counter(transition.outcome for transition in found)

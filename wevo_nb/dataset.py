@@ -1,0 +1,142 @@
+"""The rows a model is trained on: balanced, capped, counted, and checked before anything slow.
+
+Every filter says how many came and how many went. The gate refuses rows that would lose their
+reply to `max_length`, rows with nothing to learn, too many repeats, and rows of tasks that are
+held out. Used by notebooks 02 and 04. Paper: section 3.2; the official release draws with
+replacement and without a seed, and does not look at lengths.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from wevo_nb.params import GateParams, WorldModelParams
+from wevo_nb.targets import Row, row_for
+from wevo_nb.transitions import Transition
+
+NAMED = 3  # rows that a refusal names
+
+
+class RowError(ValueError):
+    """Rows that cannot be trained on."""
+
+
+def training_rows(
+    found: Sequence[Transition],
+    params: WorldModelParams,
+    *,
+    seed: int,
+    openings: Sequence[Transition] = (),
+    said: Mapping[str, str] | None = None,
+) -> tuple[list[Row], list[dict]]:
+    """Rows of `draw_transitions`, in its order, and its ledger."""
+    taken, ledger = draw_transitions(found, params, seed=seed, openings=openings)
+    return [row_for(transition, params, said or {}) for transition in taken], ledger
+
+
+def draw_transitions(
+    found: Sequence[Transition], params: WorldModelParams, *, seed: int, openings: Sequence[Transition] = ()
+) -> tuple[list[Transition], list[dict]]:
+    """Transitions to learn from, shuffled, and a ledger (outcome, found, capped, taken).
+
+    First at most `per_start` from one start page and `per_verb` of one verb; then, up to the quota
+    of each outcome, evenly over the tasks. Without replacement, by `seed`. `openings` are the first
+    pages, of which `opening_rows` are taken.
+    """
+    rng = random.Random(seed)
+    pool = rng.sample(list(found), len(found))
+    for limit, kind in ((params.per_start, lambda t: t.start), (params.per_verb, lambda t: t.situation.action.verb)):
+        pool = pool if limit is None else _at_most(pool, limit, kind)
+    taken, ledger = [], []
+    quotas = [(outcome, quota, found, pool) for outcome, quota in params.outcome_rows.items()]
+    for outcome, quota, came, left in quotas:
+        of_outcome = [t for t in left if t.outcome == outcome]
+        chosen = take_evenly(_by_task(of_outcome), quota, rng)
+        count = sum(t.outcome == outcome for t in came)
+        ledger.append({"outcome": outcome, "found": count, "capped": len(of_outcome), "taken": len(chosen)})
+        taken += chosen
+    if params.opening_rows:
+        chosen = take_evenly(_by_task(openings), params.opening_rows, rng)
+        counts = {"found": len(openings), "capped": len(openings), "taken": len(chosen)}
+        ledger.append({"outcome": "first page"} | counts)
+        taken += chosen
+    rng.shuffle(taken)
+    return taken, ledger
+
+
+def take_evenly(groups: Mapping[str, Sequence], quota: int, rng: random.Random) -> list:
+    """Up to `quota` items, one from each group in turn, each group in random order."""
+    piles = {name: rng.sample(list(items), len(items)) for name, items in sorted(groups.items())}
+    taken = []
+    while len(taken) < quota and any(piles.values()):
+        for pile in piles.values():
+            if pile and len(taken) < quota:
+                taken.append(pile.pop())
+    return taken
+
+
+def gate(
+    rows: Sequence[Row],
+    lengths: Sequence[int],
+    params: GateParams,
+    *,
+    max_length: int,
+    held_out: Collection[str] = (),
+) -> tuple[dict, list[dict]]:
+    """Refuses rows that should not be trained on. Returns statistics and what each check found.
+
+    `lengths` are tokens a row, prompt and reply; `held_out` are keys of tasks that are tested on.
+    A check is (check, rows, share, limit). Raises RowError with the rows named and the cure.
+    """
+    counts = Counter((row.messages[-1]["content"], row.reply) for row in rows)
+    seen: Counter = Counter()
+    repeated = []
+    for row in rows:
+        key = (row.messages[-1]["content"], row.reply)
+        seen[key] += 1
+        repeated.append(counts[key] > 1 and seen[key] > 1)
+    checks = [
+        ("longer than max_length", [n > max_length for n in lengths], params.too_long,
+         f"raise max_length above {max_length}, or lower observation.max_elements or the history"),
+        ("without a reply", [not row.reply.strip() for row in rows], params.empty,
+         "a transition without an outcome is a fault of the data: look at the rows"),
+        ("repeated", repeated, params.repeated,
+         "collect more episodes, or lower the quotas"),
+        ("of a held-out task", [row.source in held_out and bool(row.source) for row in rows], params.held_out,
+         "a task must not be trained on and tested on: look at tasks.held_out and held_out_share"),
+    ]  # fmt: skip
+    found = []
+    for name, hits, limit, cure in checks:
+        share = sum(hits) / max(1, len(rows))
+        found.append({"check": name, "rows": sum(hits), "share": share, "limit": limit})
+        if share > limit:
+            bad = [(i, row, n) for i, (row, n, hit) in enumerate(zip(rows, lengths, hits, strict=True)) if hit]
+            named = ", ".join(f"{i} ({row.source or row.task}, {n} tokens)" for i, row, n in bad[:NAMED])
+            more = f" and {len(bad) - NAMED} more" if len(bad) > NAMED else ""
+            raise RowError(f"{len(bad)} of {len(rows)} rows are {name}: rows {named}{more}: {cure}")
+    return {
+        "rows": len(rows),
+        "median_tokens": statistics.median(lengths) if lengths else 0,
+        "longest": max(lengths, default=0),
+        "tokens": sum(lengths),
+    }, found
+
+
+def _at_most(pool: Sequence[Transition], limit: int, kind: Callable[[Transition], str]) -> list[Transition]:
+    counts: Counter = Counter()
+    kept = []
+    for transition in pool:
+        counts[kind(transition)] += 1
+        if counts[kind(transition)] <= limit:
+            kept.append(transition)
+    return kept
+
+
+def _by_task(found: Sequence[Transition]) -> dict[str, list[Transition]]:
+    by_task: dict[str, list[Transition]] = {}
+    for transition in found:
+        by_task.setdefault(transition.situation.task.name, []).append(transition)
+    return by_task
