@@ -14,6 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from wevo_nb.params import GateParams, WorldModelParams
+from wevo_nb.prompts import VALUE, VALUE_REPLIES, imagined_text, scorer_messages
+from wevo_nb.schema import Trajectory
 from wevo_nb.targets import Row, row_for
 from wevo_nb.transitions import Transition
 
@@ -65,6 +67,27 @@ def draw_transitions(
         taken += chosen
     rng.shuffle(taken)
     return taken, ledger
+
+
+def value_rows(trajectories: Sequence[Trajectory], quota: int, *, seed: int) -> list[Row]:
+    """Rows that teach how far along an episode is: t / length on a success, 0 on a failure. Source: WMA, value.
+
+    Each asks what look-ahead's scorer `value` asks, about the page that really followed.
+    """
+    rng = random.Random(seed)
+    by_task: dict[str, list[Row]] = {}
+    for one in trajectories:
+        if one.verdict is None or one.verdict.outcome == "unscored":
+            continue
+        for i, step, following in one.transitions():
+            if step.decision.action is None:
+                continue
+            value = (i + 1) / len(one.steps) if one.verdict.success else 0.0
+            reply = min(VALUE_REPLIES, key=lambda text, v=value: abs(float(text) - v))
+            shown = [imagined_text(following)]
+            messages = scorer_messages(one.task, step.observation, step.decision.action, shown, system=VALUE)
+            by_task.setdefault(one.task.name, []).append(Row(messages, reply, one.task.name, "value", one.task.key))
+    return take_evenly(by_task, quota, rng)
 
 
 def take_evenly(groups: Mapping[str, Sequence], quota: int, rng: random.Random) -> list:

@@ -78,12 +78,7 @@ class TreeSearch:
                 if score == ENOUGH:
                     break
         scored = [node for node in tried if node.score is not None]
-        considered = tuple(
-            Candidate(
-                reply=" > ".join(d.reply for d in node.path), imagined=(_shown(node.observation),), score=node.score
-            )
-            for node in tried
-        )
+        considered = tuple(_considered(node) for node in tried)
         if not scored:
             greedy = await self.ahead.policy.act(task, history, observation)
             fell = problem or "no candidate could be scored"
@@ -108,6 +103,11 @@ class TreeSearch:
         future = Future(texts=(_shown(following),))
         [score] = await self.ahead.scorer.score(task, node.steps, node.observation, [candidate], [future])
         return score
+
+
+def _considered(node: Node) -> Candidate:
+    path = " > ".join(decision.reply for decision in node.path)
+    return Candidate(reply=path, imagined=(_shown(node.observation),), score=node.score)
 
 
 def _shown(observation: Observation) -> str:
