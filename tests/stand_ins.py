@@ -9,7 +9,7 @@ from wevo_nb.llm import Reply, Request, Usage
 from wevo_nb.params import load_params
 from wevo_nb.policies import decision_of
 from wevo_nb.schema import Decision, Observation, Step, Task, Trajectory, Verdict
-from wevo_nb.world_model import WORDS
+from wevo_nb.targets import WORDS
 
 SMOKE = load_params("smoke").params
 ONE_THREAD = SMOKE.llm.model_copy(update={"dtype": "float32", "threads": 1})

@@ -196,3 +196,31 @@ def test_the_rates_of_one_policy_on_its_tasks(tmp_path):
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["b", "a"]
     path = figures.save_figure(figure, frame, tmp_path, "rates", {})
     assert pd.read_csv(path.with_suffix(".csv"))["rate"].tolist() == [0.75, 0.25]
+
+
+def test_the_stall_has_a_panel_a_metric_and_a_line_a_method_with_n_below(tmp_path):
+    rows = [
+        ("self_improve", 1, "acceptance", 0.40, 198, 0.33, 0.47),
+        ("self_improve", 2, "acceptance", 0.50, 198, 0.43, 0.57),
+        ("webevolver", 1, "acceptance", 0.40, 180, 0.33, 0.47),
+        ("self_improve", 1, "similarity", float("nan"), 0, float("nan"), float("nan")),
+        ("self_improve", 2, "similarity", 0.75, 190, 0.70, 0.80),
+        ("self_improve", 1, "new_tasks", 7.0, 9, float("nan"), float("nan")),
+        ("self_improve", 2, "new_tasks", 1.0, 9, float("nan"), float("nan")),
+    ]
+    frame = pd.DataFrame(rows, columns=["arm", "iteration", "metric", "value", "n", "low", "high"])
+    figure = figures.stall(frame)
+    accepted, similar, new = figure.axes
+    ours, other = (bar.lines[0] for bar in accepted.containers)
+    assert ours.get_ydata().tolist() == [40.0, 50.0] and other.get_ydata().tolist() == [40.0]  # percent
+    assert (ours.get_color(), other.get_color()) == (figures.SKY, figures.ORANGE)
+    spans = [segment[:, 1].round(6).tolist() for segment in accepted.containers[0].lines[2][0].get_segments()]
+    assert spans == [[33.0, 47.0], [43.0, 57.0]]
+    assert [label.get_text() for label in accepted.get_xticklabels()] == ["1\nn = 180-198", "2\nn = 198"]
+    assert similar.containers[0].lines[0].get_ydata().tolist() == [0.75]  # nothing to be like in the first
+    assert new.containers[0].lines[0].get_ydata().tolist() == [7.0, 1.0]
+    assert "lower explores more" in similar.get_ylabel() and "% of episodes" in accepted.get_ylabel()
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["self_improve", "webevolver"]
+    path = figures.save_figure(figure, frame, tmp_path, "stall", {})
+    pd.testing.assert_frame_equal(pd.read_csv(path.with_suffix(".csv")), frame)
+    assert [text.get_text() for text in figures.stall(frame.iloc[:0]).texts] == ["stall: nothing to draw yet"]

@@ -17,7 +17,7 @@ from wevo_nb.judge import (
     policy_rows,
 )
 from wevo_nb.schema import Decision, Step, Trajectory
-from wevo_nb.world_model import Row
+from wevo_nb.targets import Row
 
 FORM = "[1] checkbox 'News'\n[2] button 'OK'"
 CHECKED = "[1] checkbox 'News' checked: true\n[2] button 'OK'"

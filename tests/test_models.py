@@ -22,8 +22,9 @@ from wevo_nb.models import (
 )
 from wevo_nb.prompts import SCORER_REPLIES, policy_messages
 from wevo_nb.schema import Step
+from wevo_nb.targets import WORDS, messages_for, target_text
 from wevo_nb.token_tree import token_tree
-from wevo_nb.world_model import WORDS, Situation, Transition, messages_for, target_text
+from wevo_nb.transitions import Situation, Transition
 
 CHOICES = ("Thought: I will click button 'OK'. Action: ```click [1]```", "done success", "done fail", "changed", "same")
 PAGE = "\n".join(f"[{i}] button 'choice number {i}'" for i in range(1, 13))

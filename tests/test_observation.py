@@ -77,17 +77,44 @@ def test_a_difference_rebuilds_the_page_it_came_from(before, after):
     assert apply_changes(before, changes(before, after)) == (after, True)
 
 
-def test_a_difference_by_hand():
-    before = "[1] textbox 'Name'\n[2] button 'OK'\n[3] link 'Help'"
-    after = "[1] textbox 'Name' value: 'ann'\n[2] button 'OK'\n[3] dialog 'Sure?'\n[4] button 'Yes'"
-    assert changes(before, after) == [
-        "~[1] textbox 'Name' value: 'ann'",
-        "~[3] dialog 'Sure?'",
-        "+[3] button 'Yes'",
-    ]
-    assert changes(after, before) == ["~[1] textbox 'Name'", "~[3] link 'Help'", "-[4]"]
-    assert changes(before, before) == []
-    assert changes("", "[1] button 'A'") == ["+[0] button 'A'"]
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        # the same name: updated; nothing is like a dialog: the link went, two elements came
+        (
+            "[1] textbox 'Name'\n[2] button 'OK'\n[3] link 'Help'",
+            "[1] textbox 'Name' value: 'ann'\n[2] button 'OK'\n[3] dialog 'Sure?'\n[4] button 'Yes'",
+            ["~[1] textbox 'Name' value: 'ann'", "-[3]", "+[3] dialog 'Sure?'", "+[3] button 'Yes'"],
+        ),
+        # one role in the same place: a counter
+        ("[1] StaticText '3'\n[2] button '+'", "[1] StaticText '4'\n[2] button '+'", ["~[1] StaticText '4'"]),
+        # of two links the one with a like name was updated, though it moved down by one
+        (
+            "[1] link 'Cart (1)'\n[2] button 'OK'",
+            "[1] link 'Home'\n[2] link 'Cart (2)'\n[3] button 'OK'",
+            ["+[0] link 'Home'", "~[1] link 'Cart (2)'"],
+        ),
+        # another role: one went, one came, never an update
+        ("[1] button 'A'\n[2] link 'B'", "[1] link 'A'\n[2] link 'B'", ["-[1]", "+[1] link 'A'"]),
+        ("", "[1] button 'A'", ["+[0] button 'A'"]),
+        ("[1] button 'A'", "[1] button 'A'", []),
+        # a navigation: the page itself is shorter to tell
+        (
+            "[1] link 'A'\n[2] link 'B'\n[3] link 'C'\n[4] link 'D'",
+            "[1] heading 'Thanks'\n[2] button 'OK'",
+            ["new page", "[1] heading 'Thanks'", "[2] button 'OK'"],
+        ),
+    ],
+)
+def test_a_difference_by_hand(before, after, told):
+    assert changes(before, after) == told
+    assert apply_changes(before, told) == (after, True)
+
+
+def test_a_new_page_that_cannot_be_read_changes_nothing():
+    page = "[1] button 'A'"
+    assert apply_changes(page, ["new page", "[2] button 'B'"]) == (page, False)
+    assert apply_changes(page, ["new page"]) == (page, False)
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,11 @@ from safetensors.torch import load_file
 from stand_ins import ONE_THREAD, SMOKE, task
 
 from wevo_nb import sft
+from wevo_nb.dataset import RowError
 from wevo_nb.llm import Request
 from wevo_nb.models import Engine, find_model, load_tokenizer, load_weights, open_model
-from wevo_nb.sft import RowError, check_rows, row_lengths, token_weights, train
-from wevo_nb.world_model import Row
+from wevo_nb.sft import row_lengths, token_weights, train
+from wevo_nb.targets import Row
 
 PARAMS = SMOKE.sft.model_copy(
     update={"batch": 2, "epochs": 2, "checkpoints": 1, "learning_rate": 3e-2, "lora_learning_rate": 2e-2}
@@ -211,17 +212,9 @@ def test_a_row_that_is_too_long_is_named_before_anything_is_loaded(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_row_without_a_reply_is_named():
-    with pytest.raises(RowError, match="1 rows have no reply to learn, e.g. of navigate-tree"):
-        check_rows([*ROWS, ROWS[0]._replace(reply=" ", task="navigate-tree")], load_tokenizer(find_model("tiny")), 100)
-
-
 def test_the_lengths_of_rows_are_those_of_the_whole_chat():
     tokenizer = load_tokenizer(find_model("tiny"))
     row = Row(({"role": "user", "content": "a"},), "b", "t")
     text = "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n"
     [length] = row_lengths([row], tokenizer)
     assert length == len(tokenizer(text, add_special_tokens=False)["input_ids"])
-    assert check_rows([row, row], tokenizer, 100) == {
-        "rows": 2, "median_tokens": length, "longest": length, "tokens": 2 * length,
-    }  # fmt: skip

@@ -1,31 +1,17 @@
-"""The world model: rows it learns from, prompts it is asked with, predictions, and the environment it makes."""
+"""The world model: predictions out of replies, and the environment they make."""
 
 from __future__ import annotations
-
-import random
-from collections import Counter
 
 import pytest
 from stand_ins import SMOKE, Scripted, did, outcome_reply, seen, task, walk
 
+from wevo_nb.dataset import training_rows
 from wevo_nb.llm import Reply
 from wevo_nb.policies import Replay
 from wevo_nb.rollout import rollout
-from wevo_nb.schema import Decision, Effect, Step, Trajectory
-from wevo_nb.world_model import (
-    UNREAD,
-    Situation,
-    Transition,
-    WorldModelEnv,
-    first_pages,
-    outcome_counts,
-    outcome_of,
-    predict,
-    take_evenly,
-    target_text,
-    training_rows,
-    transitions,
-)
+from wevo_nb.schema import Effect, Trajectory
+from wevo_nb.transitions import Situation, first_pages, transitions
+from wevo_nb.world_model import UNREAD, WorldModelEnv, predict
 
 FORM = "[1] checkbox 'News'\n[2] button 'OK'"
 CHECKED = "[1] checkbox 'News' checked: true\n[2] button 'OK'"
@@ -42,83 +28,7 @@ def good(seed: int = 0, **more) -> Trajectory:
     return walk(task(seed=seed, goal=GOAL), FORM, "click [1]", CHECKED, "click [2]", "", reward=1.0, **more)
 
 
-# -- transitions
-
-
-@pytest.mark.parametrize(
-    ("after", "outcome"),
-    [
-        (seen("", done=True, reward=1.0), "success"),
-        (seen("", done=True, reward=0.5), "failure"),  # a part of the reward is no success
-        (seen("", done=True, reward=-1.0), "failure"),
-        (seen("", done=True), "failure"),
-        (seen(FORM), "same"),
-        (seen(FORM, note="it is covered"), "same"),
-        (seen(CHECKED), "changed"),
-    ],
-)
-def test_the_outcome_of_a_step(after, outcome):
-    assert outcome_of(seen(FORM), after) == outcome
-
-
-def test_transitions_are_the_carried_out_steps_each_kind_once():
-    unread = Step(observation=seen(FORM), decision=Decision(reply="?", action=None, error="unread"))
-    broken = walk(task(goal=GOAL), FORM, "click [9]", seen(FORM, note="there is no element [9]"), ended="limit")
-    stopped = walk(task(goal=GOAL), FORM, "stop [done]", FORM, ended="stop")
-    mixed = good().model_copy(update={"steps": (unread, *good().steps)})
-    found = transitions([good(), good(seed=1), mixed, broken, stopped])
-    assert [(t.situation.action, t.outcome) for t in found] == [(CHECK, "changed"), (PRESS, "success")]
-    assert found[1].situation.history == good().steps[:1]
-    assert outcome_counts(found) == Counter(changed=1, success=1)
-
-
-def test_the_same_step_with_another_end_or_goal_is_another_transition():
-    partly = walk(task(goal=GOAL), FORM, "click [2]", "", reward=0.5)
-    fully = walk(task(goal=GOAL), FORM, "click [2]", "", reward=1.0)
-    elsewhere = walk(task(goal="Leave it"), FORM, "click [2]", "", reward=1.0)
-    assert [t.outcome for t in transitions([partly, fully, elsewhere])] == ["failure", "success", "success"]
-
-
-# -- rows
-
-
-@pytest.mark.parametrize(
-    ("after", "params", "target"),
-    [
-        (seen(CHECKED), PARAMS, f"changed\n{CHANGE}"),
-        (seen(CHECKED), PAGES, f"changed\n{CHECKED}"),
-        (seen(FORM), PARAMS, "same"),
-        (seen("", done=True, reward=1.0), PAGES, "done success"),
-        (seen("", done=True, reward=0.2), PARAMS, "done fail"),
-    ],
-)
-def test_what_is_learned_from_a_transition(after, params, target):
-    assert target_text(Transition(AT_FORM, after, outcome_of(seen(FORM), after)), params) == target
-
-
-def test_rows_are_balanced_over_outcomes_without_repeats():
-    """5 changed and 5 success are there; quotas 3, 9 and 2 give 3, 5 and none."""
-    found = [
-        t for i in range(5)
-        for t in transitions([walk(task(goal=f"g{i}"), FORM, "click [1]", CHECKED, "click [2]", "", reward=1.0)])
-    ]  # fmt: skip
-    params = PARAMS.model_copy(update={"outcome_rows": {"changed": 3, "success": 9, "failure": 2}})
-    rows, ledger = training_rows(found, params, seed=0)
-    assert ledger == [
-        {"outcome": "changed", "found": 5, "taken": 3},
-        {"outcome": "success", "found": 5, "taken": 5},
-        {"outcome": "failure", "found": 0, "taken": 0},
-    ]
-    assert Counter(row.outcome for row in rows) == Counter(changed=3, success=5)
-    assert len({(row.messages[1]["content"], row.reply) for row in rows}) == 8
-    assert rows == training_rows(found, params, seed=0)[0] != training_rows(found, params, seed=1)[0]
-
-
-def test_taking_evenly_takes_one_from_each_in_turn():
-    taken = take_evenly({"a": [1, 2, 3, 4], "b": [5], "c": [6, 7]}, 5, random.Random(0))
-    groups = Counter("a" if n < 5 else "b" if n == 5 else "c" for n in taken)
-    assert groups == Counter(a=2, b=1, c=2) and len(set(taken)) == 5
-    assert sorted(take_evenly({"a": [1, 2], "b": [5]}, 9, random.Random(0))) == [1, 2, 5]
+# -- one prompt for both
 
 
 async def test_the_served_prompt_is_the_trained_one_byte_for_byte():
@@ -245,15 +155,6 @@ async def test_a_stop_in_imagination_is_worth_success_against_failure():
     assert env.model.asked[-1].messages[1]["content"].endswith("ACTION: stop [42]")
 
 
-def test_a_stop_that_was_graded_is_a_transition():
-    right = walk(task(goal=GOAL), FORM, "stop [42]", seen(FORM, done=True, reward=1.0), ended="stop")
-    wrong = walk(task(goal=GOAL), FORM, "stop [41]", seen(FORM, done=True, reward=0.0), ended="stop")
-    assert [(t.situation.action.text, t.outcome) for t in transitions([right, wrong])] == [
-        ("42", "success"),
-        ("41", "failure"),
-    ]
-
-
 async def test_an_imagined_walk_begins_anew_after_reset():
     env = WorldModelEnv(script("same"), PARAMS, {"miniwob/click-button/0": seen(FORM, goal=GOAL)})
     await env.reset(task())
@@ -274,14 +175,3 @@ async def test_a_task_without_a_first_page_is_refused_with_the_cure():
     env = WorldModelEnv(script("same"), PARAMS, {})
     with pytest.raises(KeyError, match="no first page of miniwob/click-button/3 is known: collect it in notebook 01"):
         await env.reset(task(seed=3))
-
-
-def test_first_pages_are_those_of_real_visits():
-    broken = Trajectory(
-        task=task(seed=2), policy="p", environment="browser", steps=(), final=seen(""), ended="error", error="gone"
-    )
-    at_once = Trajectory(task=task(seed=3), policy="p", environment="browser", steps=(), final=seen(FORM), ended="done")
-    assert first_pages([good(), broken, at_once]) == {
-        "miniwob/click-button/0": seen(FORM),
-        "miniwob/click-button/3": seen(FORM),
-    }

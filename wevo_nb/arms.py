@@ -67,10 +67,10 @@ def open_arm(
     else:
         scorer = PredictionScorer(how.scorer)
     imaginer = world_model
-    if how.imagination == "free_text" or (how.imagination == "none" and isinstance(scorer, PredictionScorer)):
-        imaginer = opened(roles.scorer, name="scorer")
+    if how.imagination == "free_text":
+        imaginer = scorer.model
     elif how.imagination == "none":
-        imaginer = None
+        imaginer = opened(roles.scorer, name="scorer") if isinstance(scorer, PredictionScorer) else None
     ahead = LookAhead(policy, imaginer, scorer, how, params.world_model, name=arm.name, seed=params.seed)
     if how.search != "tree":
         return ahead
@@ -85,7 +85,7 @@ def usage_of(policy: Policy) -> dict[str, Usage]:
     models = {"policy": getattr(policy, "model", None)}
     if isinstance(ahead, LookAhead):
         scorer = getattr(ahead.scorer, "model", None)
-        imaginer = "scorer" if ahead.imaginer is scorer or ahead.how.imagination != "world_model" else "world_model"
+        imaginer = "world_model" if ahead.how.imagination == "world_model" else "scorer"
         models = {"policy": ahead.policy.model, imaginer: ahead.imaginer}
         if scorer is not None and scorer is not ahead.imaginer:
             models |= {"world_model" if ahead.scorer.kind == "value" else "scorer": scorer}

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from wevo_nb.params import ROOT, ParamsError, Resolved, flatten, load_params, merge
+from wevo_nb.params import ROOT, ParamsError, Resolved, flatten, load_params, merge, parse_arm
 from wevo_nb.runs import StageError, read_json, run_folder, signature, write_json
 
 NOTEBOOKS = ("01_collect", "02_wm_train", "03_synthesize", "04_final_sft", "05_wmla", "06_analysis")
@@ -58,7 +58,8 @@ class NotebookFailed(RuntimeError):
 
 def plan(profile: str, overrides: dict) -> list[Planned]:
     """Every notebook of a whole run, in order. Raises ParamsError."""
-    last = load_params(profile, overrides).params.iterations
+    params = load_params(profile, overrides).params
+    last = params.iterations
 
     def one(notebook: str, stage: str, iteration: int, arm: str | None = None) -> Planned:
         laid = merge(overrides, {"sft": {"arm": arm}}) if arm else overrides
@@ -73,7 +74,7 @@ def plan(profile: str, overrides: dict) -> list[Planned]:
         ]
     return steps + [
         one("03_synthesize", "03_synthesize", last),
-        one("04_final_sft", "04_webevolver", last, "webevolver"),
+        *(one("04_final_sft", f"04_{arm}", last, arm) for arm in params.sft.arms),
         one("05_wmla", "05_wmla", last),
         one("06_analysis", "06_analysis", last),
     ]
@@ -138,9 +139,8 @@ def refuse_other_params(run: str, step: Planned):
     """Raises StageError, with the difference, where the stage on disk has other params or inputs."""
     if step.notebook == "06_analysis":
         return
-    resolved = step.resolved.without("wmla.arms") if step.notebook == "05_wmla" else step.resolved
-    now = resolved.params.model_dump(mode="json")
     for part in step.parts:
+        now = _of_part(step, part).params.model_dump(mode="json")
         spec = read_json(run_folder(run) / part / "params.json")
         if spec is None:
             continue
@@ -156,6 +156,13 @@ def refuse_other_params(run: str, step: Planned):
                 f"{run_folder(run) / part} was made with other params or inputs:\n" + "\n".join(lines) + "\n"
                 f"take another name with --run, or set the old folder aside with --only {step.notebook[:2]} --fresh"
             )
+
+
+def _of_part(step: Planned, part: str) -> Resolved:
+    """The params that a part's folder depends on: not which other arms there are."""
+    if step.notebook == "05_wmla":
+        return step.resolved.of_arm(parse_arm(part.rpartition("/")[2], step.resolved.params))
+    return step.resolved.without("sft.arms") if step.notebook == "04_final_sft" else step.resolved
 
 
 def check_machine(steps: list[Planned]):

@@ -40,6 +40,15 @@ STYLE = {
     "figure.constrained_layout.h_pad": 0.08, "figure.constrained_layout.w_pad": 0.08,
 }  # fmt: skip
 UP = "higher is better"
+STALL = {  # metric of exploration.stall_table: title of its panel, unit and which way is which
+    "distinct_pages": ("different pages", "count; higher explores more"),
+    "pages_per_episode": ("different pages an episode", "count; higher explores more"),
+    "actions_per_page": ("different actions a page", "mean count; higher explores more"),
+    "similarity": ("similarity to the past", "Jaccard index; lower explores more"),
+    "entropy": ("entropy of the policy", "nats; higher explores more"),
+    "acceptance": ("acceptance", f"% of episodes; {UP}"),
+    "new_tasks": ("newly solved tasks", f"count; {UP}"),
+}
 
 
 def colour(method: str) -> str:
@@ -297,6 +306,32 @@ def imagined_ledger(frame: pd.DataFrame) -> Figure:
     panel.set(
         xlim=(-2, 102), xlabel="share (%, 95% interval) of the imagined rollouts; below the line of those replayed"
     )
+    return figure
+
+
+@_styled
+def stall(frame: pd.DataFrame) -> Figure:
+    """What is still new in what each iteration collected, a panel a metric. Frame: `exploration.stall_table`."""
+    parts = dict(list(frame.groupby("metric", sort=False)))
+    arms, columns = list(dict.fromkeys(frame["arm"])), min(len(parts), 4)
+    lines = -(-len(parts) // columns)
+    figure = Figure(figsize=(2.7 * columns, 2.7 * lines + 0.3), layout="constrained")
+    panels = figure.subplots(lines, columns, squeeze=False).ravel()
+    for (metric, rows), panel in zip(parts.items(), panels, strict=False):
+        for place, arm in enumerate(arms):
+            part = rows[(rows["arm"] == arm) & rows["value"].notna()]
+            x = part["iteration"] + 0.1 * (place - (len(arms) - 1) / 2)
+            y, low, high = (100 if metric == "acceptance" else 1) * part[["value", "low", "high"]].to_numpy(float).T
+            panel.errorbar(x, y, [y - low, high - y], fmt="o-", color=colour(arm), capsize=2.5, label=arm)
+        ends = rows.groupby("iteration")["n"].agg(["min", "max"])
+        counts = ["-".join(dict.fromkeys(map(str, pair))) for pair in ends.to_numpy()]
+        panel.set_xticks(ends.index, [f"{i}\nn = {n}" for i, n in zip(ends.index, counts, strict=True)])
+        title, unit = STALL.get(metric, (metric, ""))
+        panel.set(title=title, ylabel=unit, ylim=(0, None), xlim=(ends.index[0] - 0.4, ends.index[-1] + 0.4))
+    for panel in panels[len(parts) :]:
+        panel.set_visible(False)
+    figure.supxlabel("iteration", fontsize=9)
+    _legend(figure, columns=4)
     return figure
 
 

@@ -17,10 +17,10 @@ from wevo_nb.llm import CallFailed, Model, Request, metered
 from wevo_nb.params import LookAheadParams, WorldModelParams
 from wevo_nb.policies import ModelPolicy, seed_of
 from wevo_nb.prompts import dreamer_messages, imagined_text
-from wevo_nb.schema import Candidate, Cost, Decision, Observation, Step, Task
+from wevo_nb.schema import Action, Candidate, Cost, Decision, Observation, Step, Task
 from wevo_nb.scorers import Future, Scorer
 from wevo_nb.transitions import Situation
-from wevo_nb.world_model import Prediction, predict
+from wevo_nb.world_model import Prediction, chance_of_success, predict
 
 SENTENCE_TOKENS = 120  # of an outcome in words
 
@@ -46,6 +46,8 @@ class LookAhead:
     ):
         if how.imagination != "none" and imaginer is None:
             raise ValueError(f"imagination {how.imagination} needs a model that imagines; none needs none")
+        if how.candidates == "valid" and policy.params.reply != "choose":
+            raise ValueError("candidates valid are those that policy.reply: choose chooses among: take different")
         self.policy, self.imaginer, self.scorer = policy, imaginer, scorer
         self.how, self.params, self.name, self.seed = how, params, name, seed
 
@@ -65,7 +67,8 @@ class LookAhead:
     async def _decide(self, task, history, observation) -> Decision | None:
         candidates = await self.propose(task, history, observation)
         if not candidates:
-            return await self.policy.act(task, history, observation)
+            own = await self.policy.act(task, history, observation)
+            return own and own.model_copy(update={"fell_back": "the policy gave no candidate that can be read"})
         if len(candidates) == 1:
             return candidates[0]
         problem = ""
@@ -77,22 +80,26 @@ class LookAhead:
         except CallFailed as failure:
             problem = str(failure)
         best = best_of(scores, tie=self.how.tie, seed=seed_of(self.seed, self.name, task.key, len(history)))
-        if all(score is None for score in scores):
-            problem = problem or "no candidate could be scored"
+        chosen = candidates[best]
+        if scores[best] is None:
+            problem = problem or unscored(scores, futures[best].problem)
+        if self.how.candidates == "frequent" and set(scores) == {None}:  # the most frequent need not be the greedy one
+            chosen = await self.policy.act(task, history, observation)
         considered = tuple(
             Candidate(reply=c.reply, imagined=f.texts, score=s)
             for c, f, s in zip(candidates, futures, scores, strict=True)
         )
-        return candidates[best].model_copy(update={"candidates": considered, "fell_back": problem})
+        return chosen.model_copy(update={"candidates": considered, "fell_back": problem})
 
     async def propose(self, task: Task, history: Sequence[Step], observation: Observation) -> list[Decision]:
-        """Up to k different candidates. The first is the greedy one, or the most frequent."""
+        """Up to k different candidates, or every valid one. The first is the greedy one, or the most frequent."""
         how = self.how
         if how.candidates == "frequent":
             drawn = await self.policy.sample(task, history, observation, n=how.samples, temperature=how.temperature)
             return most_frequent(drawn, how.k)
-        temperature = how.temperature if how.candidates == "different" else 0.0
-        return await self.policy.propose(task, history, observation, k=how.k, temperature=temperature)
+        valid = {"k": self.policy.params.max_choices, "temperature": 0.0}
+        which = valid if how.candidates == "valid" else {"k": how.k, "temperature": how.temperature}
+        return await self.policy.propose(task, history, observation, **which)
 
     async def imagine(
         self, task: Task, history: Sequence[Step], observation: Observation, candidates: Sequence[Decision]
@@ -110,7 +117,7 @@ class LookAhead:
         asked = [i for i, c in enumerate(candidates) if c.action]
         situations = [Situation(task, tuple(history), observation, candidates[i].action) for i in asked]
         predictions = await predict(self.imaginer, situations, self.params, pages=False)
-        known = dict(zip(asked, predictions, strict=True))
+        known = {i: stopped(p, candidates[i].action) for i, p in zip(asked, predictions, strict=True)}
         return [Future((known[i],)) if i in known else Future() for i in range(len(candidates))]
 
     async def _tell(self, task, observation, candidates, step: int) -> list[Future]:
@@ -152,14 +159,13 @@ class LookAhead:
             live = [i for i, d in enumerate(decisions) if d is not None and d.action is not None]
             asked = [Situation(task, tuple(pasts[i]), pages[i], decisions[i].action) for i in live]
             drawn = self.scorer.reads_pages or depth + 1 < self.how.depth
-            how = {"seed": seed_of(self.name, task.key, len(history), depth), "pages": drawn}
+            how = {"seed": seed_of(self.seed, self.name, task.key, len(history), depth), "pages": drawn}
             how["temperature"] = self.how.imagination_temperature
             predictions = await predict(self.imaginer, asked, self.params, **how)
             acted, decisions = decisions, [None] * len(candidates)
             for i, situation, prediction in zip(live, asked, predictions, strict=True):
                 pasts[i].append(Step(observation=pages[i], decision=acted[i]))
-                if situation.action.verb == "stop":
-                    prediction = stopped(prediction)
+                prediction = stopped(prediction, situation.action)
                 pages[i] = prediction.observation
                 walked[i].append(prediction)
             alive = [i for i in live if not pages[i].done and walked[i][-1].readable]
@@ -177,12 +183,14 @@ class LookAhead:
         ]
 
 
-def stopped(prediction: Prediction) -> Prediction:
-    """What is predicted of a `stop`: an end, and success where that is likelier than failure."""
-    won, lost = prediction.probabilities["success"], prediction.probabilities["failure"]
-    reward = won / (won + lost) if won + lost else 0.0
+def stopped(prediction: Prediction, action: Action) -> Prediction:
+    """What is predicted of a `stop`: an end, and success where that is likelier than failure. Others stay."""
+    if action.verb != "stop" or not prediction.readable:
+        return prediction
+    reward = chance_of_success(prediction)
+    chances = dict.fromkeys(prediction.probabilities, 0.0) | {"success": reward, "failure": 1.0 - reward}
     end = Observation(text="", done=True, reward=reward)
-    return prediction._replace(outcome="success" if won > lost else "failure", observation=end)
+    return prediction._replace(probabilities=chances, outcome="success" if reward > 0.5 else "failure", observation=end)
 
 
 def most_frequent(drawn: Sequence[Decision], k: int) -> list[Decision]:
@@ -190,6 +198,13 @@ def most_frequent(drawn: Sequence[Decision], k: int) -> list[Decision]:
     counts = Counter(decision.action for decision in drawn if decision.action is not None)
     first = {decision.action: decision for decision in reversed(drawn) if decision.action is not None}
     return [first[action] for action, _ in counts.most_common(k)]
+
+
+def unscored(scores: Sequence[float | None], problem: str) -> str:
+    """Why the choice is left to the policy, where its own candidate has no score."""
+    nothing = set(scores) == {None}
+    told = "no candidate could be scored" if nothing else "the policy's own candidate could not be scored"
+    return f"{told}: {problem}" if problem else told
 
 
 def best_of(scores: Sequence[float | None], *, tie: str = "first", seed: int = 0) -> int:

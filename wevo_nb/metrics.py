@@ -11,14 +11,21 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from wevo_nb.params import FINAL_ARMS
+
 if TYPE_CHECKING:
     import pandas as pd
 
+    from wevo_nb.params import Arm
     from wevo_nb.schema import Trajectory, Verdict
 
 SPLITS = ("test_seeds", "test_tasks", "test_sites")  # the order of every table; other splits follow
 SUCCESS_COLUMNS = ["arm", "split", "n", "successes", "rate", "low", "high"]
 PAIRED_COLUMNS = ["arm_a", "arm_b", "split", "n", "won", "lost", "difference", "low", "high", "p"]
+LOOKAHEAD_COLUMNS = [
+    "policy", "preset", "k", "depth", "split", "n", "rate", "low", "high", "calls", "tokens", "seconds", "steps",
+    "decisions", "overruled", "fell_back",
+]  # fmt: skip
 NAN = float("nan")
 Z95 = 1.959964  # standard normal quantile of a two-sided 95% interval
 
@@ -153,23 +160,51 @@ def paired_table(
     return pd.DataFrame(rows, columns=PAIRED_COLUMNS)
 
 
+def lookahead_table(trajectories_by_arm: Mapping[str, Iterable[Trajectory]], arms: Iterable[Arm]) -> pd.DataFrame:
+    """One row an arm and split, LOOKAHEAD_COLUMNS: success, and what a decision cost on average.
+
+    preset is empty and depth 0 for a plain policy. calls, tokens and seconds are means over the
+    decisions whose cost is known, steps those of real pages tried; overruled counts decisions that
+    differ from the policy's own first candidate, fell_back those that could not be scored.
+    """
+    import pandas as pd
+
+    success = success_table(trajectories_by_arm).set_index(["arm", "split"])
+    rows = []
+    for arm in arms:
+        for split, group in _grouped(trajectories_by_arm.get(arm.name, ()), lambda t: t.task.split).items():
+            decisions = [step.decision for one in group for step in one.steps]
+            costs = [d.cost for d in decisions if d.cost]
+            mean = lambda key, costs=costs: sum(getattr(c, key) for c in costs) / len(costs) if costs else NAN  # noqa: E731
+            row = {"policy": arm.policy, "preset": arm.preset, "split": split}
+            row |= {"k": arm.ahead.k if arm.ahead else 1, "depth": arm.ahead.depth if arm.ahead else 0}
+            row |= success.loc[(arm.name, split), ["n", "rate", "low", "high"]].to_dict()
+            row |= {key: mean(key) for key in ("calls", "tokens", "seconds", "steps")}
+            ahead = [d for d in decisions if d.candidates]
+            row["decisions"] = len(decisions)
+            row["overruled"] = sum(not d.candidates[0].reply.startswith(d.reply) for d in ahead)
+            row["fell_back"] = sum(bool(d.fell_back) for d in decisions)
+            rows.append(row)
+    return pd.DataFrame(rows, columns=LOOKAHEAD_COLUMNS)
+
+
 def comparisons(arms: Sequence[str]) -> list[tuple[str, str]]:
     """The pairs (a, b) the notebooks report, b against a, among the arms that are there.
 
-    Every arm against zero_shot; each iteration against the one before; webevolver against the
-    first and the last iteration; each look-ahead arm against its own policy; WMLA against
-    best-of-k, which has the same scorer and no imagined page.
+    Every arm against zero_shot; each iteration against the one before; each final policy against
+    the first and the last iteration, and webevolver against every other of them; each look-ahead
+    arm against its own policy, and against best-of-k, which imagines nothing.
     """
     improved = sorted((a for a in arms if iteration_of(a)), key=iteration_of)
     wanted = [("zero_shot", arm) for arm in arms]
     wanted += [(f"self_improve_{iteration_of(arm) - 1}", arm) for arm in improved]
-    wanted += [(arm, "webevolver") for arm in (*improved[:1], *improved[-1:])]
+    final = [arm for arm in arms if arm in FINAL_ARMS]
+    wanted += [(arm, last) for last in final for arm in (*improved[:1], *improved[-1:])]
+    wanted += [(arm, "webevolver") for arm in final]
     for arm in arms:
-        policy, plus, search = arm.partition("+")
+        policy, plus, _ = arm.partition("+")
         if plus:
-            wanted.append((policy, arm))
-        if search.startswith("wmla"):
-            wanted.append((f"{policy}+best_of_k", arm))
+            wanted += [(policy, arm), (f"{policy}+best_of_k", arm)]
     there = [(a, b) for a, b in wanted if a != b and a in arms and b in arms]
     return list(dict.fromkeys(there))
 

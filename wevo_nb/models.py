@@ -156,7 +156,7 @@ class LocalModel:
         future = loop.create_future()
         self._waiting.append((requests, future))
         if self._merging is None:
-            self._merging = asyncio.create_task(self._merge())
+            self._merging = asyncio.create_task(self._merge(), context=contextvars.Context())  # nobody's meter
         return await future
 
     async def _merge(self):

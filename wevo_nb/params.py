@@ -376,6 +376,12 @@ class Resolved(BaseModel):
         changed = getattr(self.params, section).model_copy(update={name: None})
         return self.model_copy(update={"params": self.params.model_copy(update={section: changed})})
 
+    def of_arm(self, arm: Arm) -> Resolved:
+        """The same with nothing in `wmla` but how this arm looks ahead: what its folder depends on."""
+        own = arm.ahead.model_dump() if arm.ahead else self.params.wmla.model_dump(exclude={"arms", "grid", "presets"})
+        wmla = WMLAParams(**own, arms=None, grid={}, presets={})
+        return self.model_copy(update={"params": self.params.model_copy(update={"wmla": wmla})})
+
     def rows(self, *sections: str) -> list[dict[str, str]]:
         """One row a value of the named sections: key, value, layer."""
         leaves = flatten(self.params.model_dump(mode="json"))

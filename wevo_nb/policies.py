@@ -91,7 +91,7 @@ class ModelPolicy:
                 )
                 [[reply]] = await self.model([again])
                 replies.append(reply.text)
-            return [decision_of(text) for text in replies]
+            return [decision_of(text) for text in replies if text in request.choices]  # not the empty, the cut off
         rng = random.Random(request.seed)
         keyed = [(p + temperature * _gumbel(rng), c) for p, c in zip(reply.logprobs, request.choices, strict=True)]
         others = [choice for _, choice in sorted(keyed, key=lambda pair: -pair[0]) if choice != reply.text]

@@ -67,7 +67,50 @@ DREAMER = (
     "You know how web pages behave. Say in one or two short sentences what the page shows after the action, "
     "as someone who looks at it would."
 )
+WRITER = (
+    "You write how a web agent meets an objective. Begin with the first action on the page you are given. After each "
+    "action write PAGE: and the page that follows, one element a line as in the page you are given; after the last "
+    "action, which meets the objective, write nothing. Each action stands like this:\nACTION: ```click [3]```"
+)
 PAGE_LEFT_OUT = "(page left out)"
+GRADER = (
+    "You grade a world model, which predicts what an action on a web page leads to. You see the page, the action, "
+    "what really came of it and what was predicted. "
+)
+GRADER_REPLIES = ("0", "25", "50", "75", "100")
+GRADER_NUMBER = "Reply with one number: 0, 25, 50, 75 or 100."
+GRADER_SCALES = {  # the first three are those of the paper's Table 2
+    "STR": "Is the prediction built like a page: whole elements, in an order that makes sense, that belong together? "
+    "0 is no page at all, 100 is as well built as the real one. Whether it is true does not matter here.",
+    "Sim": "How much of its content is the content of the real page? 0 is nothing, 100 is all of it.",
+    "OA": "Could an agent go on with the prediction as with the real page: controls that are there and do the same, "
+    "texts and values that make sense? 0 is not at all, 100 is just as well.",
+    "coverage": "How many of the statements that the real page makes, its texts, values and states, does the "
+    "prediction make too? 0 is none, 100 is every one.",
+}
+GRADER_ERRORS = {  # the first four are WMA's
+    "counterfactual": "it shows what this action cannot lead to on this page",
+    "unfamiliar component": "it does not know what a special control does, for instance a date picker or a slider",
+    "too general": "it could be said of many pages and leaves out what matters on this one",
+    "other": "it is wrong in another way",
+    "none": "nothing that matters is wrong",
+}
+GRADER_ERROR = "What is wrong with the prediction? Reply with one of: " + "; ".join(
+    f"{name} ({what})" for name, what in GRADER_ERRORS.items()
+)
+GRADER_JSON = (
+    "Give four grades from 0 to 100, and what is wrong.\n"
+    + "\n".join(f"{name}: {question}" for name, question in GRADER_SCALES.items())
+    + "\nerror: one of "
+    + "; ".join(f"{name} ({what})" for name, what in GRADER_ERRORS.items())
+    + '.\nReply with JSON alone: {"STR": 50, "Sim": 50, "OA": 50, "coverage": 50, "error": "other"}'
+)
+NEXT_PAGE = (
+    "You know how web pages behave. You see a page, an action and two pages, one of which really followed. "
+    "Reply with its letter: A or B."
+)
+NEXT_PAGE_REPLIES = ("A", "B")
+ACTION_CHOICE = "You are a web agent. Reply with the number of the action that brings you closest to the objective."
 
 
 def policy_messages(
@@ -140,6 +183,11 @@ def dreamer_messages(task: Task, observation: Observation, action: Action, *, st
     return (_system(DREAMER), _user(question))
 
 
+def writer_messages(task: Task, observation: Observation) -> Messages:
+    """Asks for a whole trajectory in one go: the paper's baseline without a world model (Table 1)."""
+    return (_system(WRITER), _user(f"{_page(observation)}\nOBJECTIVE: {task.goal}"))
+
+
 def imagined_text(observation: Observation) -> str:
     """An imagined page, or in one line how the episode is predicted to end."""
     if not observation.done:
@@ -169,3 +217,28 @@ def _user(content: str) -> dict[str, str]:
 
 def _assistant(content: str) -> dict[str, str]:
     return {"role": "assistant", "content": content}
+
+
+def grader_messages(
+    task: Task, observation: Observation, action: Action, really: str, predicted: str, *, question: str
+) -> Messages:
+    """A prediction beside what really came of the action, both as text, and what is asked about it."""
+    shown = f"{_page(observation)}\nOBJECTIVE: {task.goal}\nACTION: {describe(action, observation)}"
+    return (_system(GRADER + question), _user(f"{shown}\nWHAT REALLY CAME OF IT:\n{really}\nPREDICTED:\n{predicted}"))
+
+
+def next_page_messages(task: Task, observation: Observation, action: Action, pages: tuple[str, str]) -> Messages:
+    """Two pages, of which one followed the action. Source: WMA's first preliminary analysis."""
+    shown = f"{_page(observation)}\nOBJECTIVE: {task.goal}\nACTION: {describe(action, observation)}"
+    return (_system(NEXT_PAGE), _user(f"{shown}\nPAGE A:\n{pages[0]}\nPAGE B:\n{pages[1]}"))
+
+
+def action_choice_messages(
+    task: Task, observation: Observation, actions: Sequence[Action], outcomes: Sequence[str] | None = None
+) -> Messages:
+    """Numbered actions, each with what it leads to where `outcomes` are given. Source: WMA's second analysis."""
+    lines = [f"{i}. {describe(action, observation)}" for i, action in enumerate(actions, start=1)]
+    if outcomes is not None:
+        lines = [f"{line}\nIT LEADS TO:\n{outcome}" for line, outcome in zip(lines, outcomes, strict=True)]
+    listed = "\n".join(lines)
+    return (_system(ACTION_CHOICE), _user(f"{_page(observation)}\nOBJECTIVE: {task.goal}\nACTIONS:\n{listed}"))

@@ -120,7 +120,7 @@ class Decision(Record):
     entropy: float | None = None  # of the policy over the valid replies, in nats
     candidates: tuple[Candidate, ...] = ()
     fell_back: str = ""  # why look-ahead left the choice to the policy
-    cost: Cost | None = None  # of a look-ahead decision
+    cost: Cost | None = None  # None where it is not known: a random one, or calls merged with others
 
 
 class Step(Record):

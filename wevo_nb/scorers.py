@@ -137,7 +137,7 @@ def read_score(reply: Reply) -> float | None:
     text = re.sub(r"^```(?:json)?|```$", "", reply.text.strip()).strip()
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):  # the latter: brackets within brackets without end
         return None
     if isinstance(found, dict):
         found = found.get("score")

@@ -30,12 +30,12 @@ def params_table(resolved: Resolved, *sections: str) -> pd.DataFrame:
     return table(resolved.rows("seed", *sections)).set_index("key")
 
 
-def table(rows: Iterable[dict]) -> pd.DataFrame:
-    """Rows as a frame."""
+def table(rows: Iterable[dict], columns: Sequence[str] | None = None) -> pd.DataFrame:
+    """Rows as a frame; `columns` where there may be no row."""
     import pandas as pd
 
     pd.options.display.max_colwidth = 200  # a whole reply
-    return pd.DataFrame(list(rows))
+    return pd.DataFrame(list(rows), columns=columns)
 
 
 def agreement(counts: dict) -> pd.DataFrame:

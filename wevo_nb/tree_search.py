@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from wevo_nb.actions import thought_of
 from wevo_nb.llm import CallFailed, metered
-from wevo_nb.lookahead import LookAhead
+from wevo_nb.lookahead import LookAhead, best_of, unscored
 from wevo_nb.schema import Candidate, Cost, Decision, Environment, Observation, Step, Task
 from wevo_nb.scorers import Future
 
@@ -77,14 +77,14 @@ class TreeSearch:
                     heapq.heappush(frontier, (-score, len(tried), child))
                 if score == ENOUGH:
                     break
-        scored = [node for node in tried if node.score is not None]
         considered = tuple(_considered(node) for node in tried)
-        if not scored:
-            greedy = await self.ahead.policy.act(task, history, observation)
-            fell = problem or "no candidate could be scored"
-            return greedy and greedy.model_copy(update={"candidates": considered, "fell_back": fell}), done
-        best = max(scored, key=lambda node: (node.score, -len(node.path)))
-        return best.path[0].model_copy(update={"candidates": considered}), done
+        ordered = sorted(tried, key=lambda node: len(node.path))  # on a tie the shorter path, then the earlier
+        scores = [node.score for node in ordered]
+        best = ordered[best_of(scores)]
+        chosen, fell_back = best.path[0], unscored(scores, problem) if best.score is None else ""
+        if set(scores) == {None}:
+            chosen = await self.ahead.policy.act(task, history, observation)
+        return chosen.model_copy(update={"candidates": considered, "fell_back": fell_back}), done
 
     async def _try(self, task: Task, steps: Sequence[Step], candidate: Decision) -> tuple[Observation, int]:
         """The real page after doing again `steps` and then the candidate, and how many actions that took."""

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from wevo_nb.llm import Model, Request
+from wevo_nb.observation import bodies_of
 from wevo_nb.params import WorldModelParams
 from wevo_nb.schema import Action, Decision, Effect, Observation, Step, Task
 from wevo_nb.targets import SENTENCE_TOKENS, WORDS, messages_for, read_page
@@ -114,6 +115,12 @@ def _drawn(before: str, text: str, outcome: str, readable: bool, pages: bool) ->
     return text if pages else "(the page changes)"
 
 
+def chance_of_success(prediction: Prediction) -> float:
+    """P(success) of an episode that ends here: against P(failure) alone."""
+    won, lost = prediction.probabilities["success"], prediction.probabilities["failure"]
+    return won / (won + lost) if won + lost else 0.0
+
+
 class WorldModelEnv:
     """An Environment that a world model imagines.
 
@@ -158,9 +165,11 @@ class WorldModelEnv:
     async def step(self, action: Action, thought: str = "") -> Observation:
         if action.verb == "stop":
             prediction = await self._predict(self.observation, action, pages=False)
-            won, lost = (prediction.probabilities[outcome] for outcome in ("success", "failure"))
-            reward = won / (won + lost) if won + lost else 0.0
-            return self.observation.model_copy(update={"done": True, "reward": reward, "note": "", "effect": None})
+            end = {"done": True, "reward": chance_of_success(prediction), "note": "", "effect": None}
+            return self.observation.model_copy(update=end)
+        if action.id is not None and action.verb != "tab" and action.id > len(bodies_of(self.observation.text)):
+            note = f"there is no element [{action.id}] on the page"
+            return self.observation.model_copy(update={"note": note, "effect": Effect(problem="no_element")})
         prediction = await self._predict(self.observation, action)
         decision = Decision(reply=f"Thought: {thought}" if thought else "", action=action)
         self.history.append(Step(observation=self.observation, decision=decision))

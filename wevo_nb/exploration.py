@@ -1,0 +1,200 @@
+"""Why self-improvement stalls: what the collections of each iteration still hold that is new.
+
+Reads the trajectories of the iterations (schema.py), returns a table with one row an iteration and
+metric, and the sentences that read it; writes nothing. A policy that is trained on its own
+successes meets the same pages, does the same there and solves the same tasks. Used by notebook 06.
+Paper: section 4, self-improvement over iterations.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from wevo_nb.metrics import NAN, Z95, wilson
+from wevo_nb.observation import parse_page
+from wevo_nb.schema import Task, Trajectory
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COLUMNS = ["arm", "iteration", "metric", "value", "n", "low", "high"]
+SPOKEN = {  # metric: its name in a sentence, the format of its values
+    "acceptance": ("acceptance", "{:.0%}"),
+    "entropy": ("entropy", "{:.2f} nats"),
+    "pages_per_episode": ("the number of different pages an episode", "{:.2f}"),
+    "actions_per_page": ("the number of different actions a page", "{:.2f}"),
+    "similarity": ("similarity to earlier iterations", "{:.2f}"),
+}
+Estimate = tuple[float, int, float, float]  # value, n, and the ends of its 95% interval
+
+
+def stall_table(collections: Mapping[int, Sequence[Trajectory]], *, arm: str) -> pd.DataFrame:
+    """One row an iteration and metric: arm, iteration, metric, value, n, low, high.
+
+    `collections` maps iterations to the trajectories collected in them. A trajectory that its
+    environment broke off is left out. low and high are a 95% interval, nan where `value` is a
+    count; `value` is nan where n is 0.
+
+    - distinct_pages: different page texts seen; n episodes
+    - pages_per_episode: the same an episode, in as many episodes as the smallest iteration has
+    - actions_per_page: different actions done on a page on which several were done; n pages
+    - similarity: of a trajectory to the most similar one of an earlier iteration and the same kind
+      of task, 0 to 1; n trajectories that have one to be compared with
+    - entropy: of the policy, in nats; n decisions that tell it
+    - acceptance: share of the scored episodes that succeeded; n scored episodes
+    - new_tasks: kinds of task solved that no earlier iteration solved; n kinds that were tried
+    """
+    import pandas as pd
+
+    whole = {i: [t for t in collections[i] if not t.broken] for i in sorted(collections)}
+    fewest = min((len(group) for group in whole.values()), default=0)
+    rows, earlier = [], []
+    for iteration, group in whole.items():
+        found = {
+            "distinct_pages": (float(len(_pages_seen(group))), len(group), NAN, NAN),
+            "pages_per_episode": (_rarefied(group, fewest), len(group), NAN, NAN),
+            "actions_per_page": _mean([[len(done)] for done in _actions_by_page(group)]),
+            "similarity": _similarity(group, earlier),
+            "entropy": _mean([[e for s in t.steps if (e := s.decision.entropy) is not None] for t in group]),
+            "acceptance": _acceptance(group),
+            "new_tasks": _new_tasks(group, earlier),
+        }
+        rows += [(arm, iteration, metric, *estimate) for metric, estimate in found.items()]
+        earlier = earlier + group
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def describe_stall(table: pd.DataFrame) -> str:
+    """What changes from the first iteration to the last, two sentences an arm, with values and n.
+
+    `table` holds one `stall_table` or several on top of one another. A metric is level where the
+    95% interval of its change holds 0; what has no interval where it reads the same.
+    """
+    said = []
+    for arm, rows in table.groupby("arm", sort=False):
+        by_metric = {metric: part.dropna(subset="value") for metric, part in rows.groupby("metric")}
+        changes = [_change(by_metric[m], *SPOKEN[m]) for m in SPOKEN if m in by_metric and len(by_metric[m])]
+        said.append(f"{arm}, iterations {rows['iteration'].min()} to {rows['iteration'].max()}: {'; '.join(changes)}.")
+        new = by_metric.get("new_tasks")
+        if new is not None and len(new):
+            counts, tried = (", ".join(f"{value:.0f}" for value in new[key]) for key in ("value", "n"))
+            said.append(f"Tasks solved that no earlier iteration solved: {counts} (of {tried} that were tried).")
+    return " ".join([*said, "Level: the 95% interval of the change holds 0."] if said else ["No iteration yet."])
+
+
+def kind(task: Task) -> tuple[str, str, str]:
+    """What makes tasks of different seeds the same task: every iteration draws seeds of its own."""
+    return task.suite, task.name, task.site
+
+
+def done_in(trajectory: Trajectory) -> frozenset[tuple[str, str, str]]:
+    """The actions of a trajectory as (role, name, verb) of what they were done to, texts left aside."""
+    found = set()
+    for step in trajectory.steps:
+        if step.decision.action is None:
+            continue
+        elements = {e.id: (e.role, e.name) for e in parse_page(step.observation.text)}
+        found.add((*elements.get(step.decision.action.id, ("", "")), step.decision.action.verb))
+    return frozenset(found)
+
+
+def _pages_seen(group: Sequence[Trajectory]) -> Counter[str]:
+    """The pages by text, with the number of episodes that saw each."""
+    return Counter(
+        page for t in group for page in {o.text for o in (*(s.observation for s in t.steps), t.final)} if page
+    )
+
+
+def _rarefied(group: Sequence[Trajectory], episodes: int) -> float:
+    """Different pages an episode, expected in `episodes` of the group's episodes drawn without replacement.
+
+    More episodes see fewer new pages each, so sizes must be alike to compare. A page is missed
+    where none of the episodes that saw it is drawn. Source: Hurlbert 1971, Ecology 52(4).
+    """
+    if not episodes:
+        return NAN
+    missed = lambda seen: math.comb(len(group) - seen, episodes) / math.comb(len(group), episodes)  # noqa: E731
+    return sum(1 - missed(seen) for seen in _pages_seen(group).values()) / episodes
+
+
+def _actions_by_page(group: Sequence[Trajectory]) -> list[set]:
+    """The different actions done on each page on which at least two were done, in how many episodes ever."""
+    done: dict[str, list] = {}
+    for step in (step for t in group for step in t.steps if step.decision.action is not None):
+        done.setdefault(step.observation.text, []).append(step.decision.action)
+    return [set(actions) for actions in done.values() if len(actions) > 1]
+
+
+def _similarity(group: Sequence[Trajectory], earlier: Sequence[Trajectory]) -> Estimate:
+    """Mean over the group of the largest Jaccard index of `done_in` with an earlier trajectory of the kind.
+
+    A trajectory without any action is compared with none.
+    """
+    known: dict[tuple, set[frozenset]] = {}
+    for trajectory in earlier:
+        if done := done_in(trajectory):
+            known.setdefault(kind(trajectory.task), set()).add(done)
+    jaccard: Callable[[frozenset, frozenset], float] = lambda a, b: len(a & b) / len(a | b)  # noqa: E731
+    largest = []
+    for trajectory in group:
+        done, others = done_in(trajectory), known.get(kind(trajectory.task))
+        if done and others:
+            largest.append([max(jaccard(done, other) for other in others)])
+    return _mean(largest)
+
+
+def _acceptance(group: Sequence[Trajectory]) -> Estimate:
+    scored = [t.verdict.success for t in group if t.verdict and t.verdict.outcome != "unscored"]
+    rate, low, high = wilson(sum(scored), len(scored))
+    return rate, len(scored), low, high
+
+
+def _new_tasks(group: Sequence[Trajectory], earlier: Sequence[Trajectory]) -> Estimate:
+    solved, before = ({kind(t.task) for t in some if t.verdict and t.verdict.success} for some in (group, earlier))
+    return float(len(solved - before)), len({kind(t.task) for t in group}), NAN, NAN
+
+
+def _mean(groups: Sequence[Sequence[float]]) -> Estimate:
+    """The mean of all values, their number, and a 95% interval that takes each group, not each value, as one draw.
+
+    The interval is that of a ratio of sums over groups (Cochran 1977, Sampling Techniques, 6.4), so
+    that the decisions of one episode do not count as independent; nan with fewer than two groups.
+    """
+    groups = [values for values in groups if values]
+    n = sum(map(len, groups))
+    if not n:
+        return NAN, 0, NAN, NAN
+    mean = sum(map(sum, groups)) / n
+    if len(groups) < 2:
+        return mean, n, NAN, NAN
+    spread = sum((sum(values) - mean * len(values)) ** 2 for values in groups)
+    half = Z95 * math.sqrt(spread * len(groups) / (len(groups) - 1)) / n
+    return mean, n, mean - half, mean + half
+
+
+def _change(rows: pd.DataFrame, name: str, form: str) -> str:
+    """How a metric moved, e.g. `entropy falls, 1.20 nats to 0.40 nats (n = 30, 28)`."""
+    first, last = rows.iloc[0], rows.iloc[-1]
+    if len(rows) == 1:
+        return f"{name} is {form.format(last['value'])} in iteration {last['iteration']} alone (n = {last['n']})"
+    before, after = form.format(first["value"]), form.format(last["value"])
+    way = "is level" if before == after else _way(first, last)
+    return f"{name} {way}, {before} to {after} (n = {first['n']}, {last['n']})"
+
+
+def _way(first: Mapping, last: Mapping) -> str:
+    """falls, rises or is level. The interval of a change is put together from the two values' own.
+
+    Source: Newcombe 1998, Statistics in Medicine 17, 873-890 (method 10; MOVER for means).
+    """
+    change = last["value"] - first["value"]
+    up = change > 0
+    near, far = ("high", "low") if up else ("low", "high")  # the ends that face one another
+    ends = (first[near] - first["value"], last[far] - last["value"])
+    within = 0.0 if any(map(math.isnan, ends)) else math.hypot(*ends)
+    if abs(change) <= within:
+        return "is level"
+    return "rises" if up else "falls"
