@@ -125,11 +125,7 @@ def check(decision: Decision, k: int, depth: int):
 
 async def decide(url: str, k: int, depth: int, repeats: int) -> dict:
     """The row of one k and depth; the first decision, which opens the connections, is not timed."""
-    task, page, seconds = (
-        Task(suite="rooms", name="rooms", seed=0, goal="Find the exit."),
-        Observation(text=room(0)),
-        [],
-    )
+    task, seconds = Task(suite="rooms", name="rooms", seed=0, goal="Find the exit."), []
     async with looking_ahead(url, k, depth) as policy:
         for _ in range(repeats + 1):
             started = time.perf_counter()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import threading
@@ -11,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from stand_ins import SMOKE
 
-from wevo_nb.llm import EndpointModel, ModelError, Request, ask
+from wevo_nb.llm import CallFailed, EndpointModel, ModelError, Request, Usage, ask, metered
 from wevo_nb.params import RoleParams
 
 QUICK = SMOKE.llm.model_copy(update={"retries": 0, "timeout_s": 10})
@@ -144,6 +145,18 @@ async def test_a_reply_that_is_cut_off_says_so(server):
     assert (await ask(server.model(), Request(messages=HELLO))).finish == "length"
 
 
+@pytest.mark.parametrize("constraint", ["structured_outputs", "grammar", "json_schema"])
+@pytest.mark.parametrize(
+    ("content", "finish", "text"),
+    [("", "stop", ""), (None, "stop", ""), (" \n", "stop", " \n"), ("cli", "length", "cli"), ("a", "length", "a")],
+)
+async def test_an_empty_or_cut_off_choice_is_left_to_the_reader(server, constraint, content, finish, text):
+    """It is no fault of the constraint: look-ahead and judges leave it unscored. Other text is (above)."""
+    server.reply, server.finish = lambda body: content, finish
+    reply = await ask(server.model(constraint), Request(messages=HELLO, choices=("a", "b")))
+    assert (reply.text, reply.finish) == (text, "length")
+
+
 async def test_the_key_is_read_from_the_variable_that_the_role_names(server, monkeypatch):
     monkeypatch.setenv("MY_KEY", "secret")
     monkeypatch.setenv("OPENAI_API_KEY", "not this one")
@@ -174,7 +187,7 @@ async def test_a_server_error_names_model_and_url(server):
     model = server.model()
     await model.check()
     server.status = 500
-    with pytest.raises(ModelError, match=f"m at {server.url}: .*500"):
+    with pytest.raises(CallFailed, match=f"m at {server.url}: .*500"):
         await ask(model, Request(messages=HELLO))
 
 
@@ -185,5 +198,61 @@ async def test_no_server_is_told_with_the_cure():
         model = EndpointModel(RoleParams(engine="openai", base="m", url=url), QUICK)
         with pytest.raises(ModelError, match=f"no model server answers at {url} .*: start it, or set the role's url"):
             await model.check()
-        with pytest.raises(ModelError, match=url):
+        with pytest.raises(ModelError, match=url) as away:
             await ask(model, Request(messages=HELLO))
+        assert not isinstance(away.value, CallFailed)  # which look-ahead would take for a single failed call
+
+
+# -- what a block costs
+
+
+def spend(usage: Usage, calls: int):
+    usage.add(calls=calls, prompt=10 * calls, completion=calls, seconds=0.25 * calls)
+
+
+def test_a_meter_counts_every_model_within_its_block_and_none_after():
+    one, other = Usage(), Usage()
+    spend(one, 1)
+    with metered() as outer:
+        spend(one, 2)
+        with metered() as inner:
+            spend(other, 3)
+        spend(one, 4)
+    spend(other, 5)
+    assert (inner.calls, outer.calls) == (3, 2 + 3 + 4)
+    assert (outer.prompt_tokens, outer.completion_tokens, outer.seconds) == (90, 9, 2.25)
+    assert (one.calls, other.calls) == (1 + 2 + 4, 3 + 5)
+
+
+def test_a_meter_ends_with_its_block_whatever_happens():
+    usage = Usage()
+    with pytest.raises(KeyError), metered() as meter:
+        raise KeyError
+    spend(usage, 1)
+    assert meter.calls == 0
+
+
+async def test_a_meter_counts_the_tasks_its_block_starts_and_not_those_beside_it():
+    """Three at once spend 1, 2 and 3 calls, each call in a task of its own, turn by turn."""
+    usage = Usage()
+
+    async def part():
+        for _ in range(3):
+            await asyncio.sleep(0)
+        spend(usage, 1)
+
+    async def work(n: int) -> int:
+        with metered() as meter:
+            await asyncio.gather(*(part() for _ in range(n)))
+        return meter.calls
+
+    assert await asyncio.gather(*map(work, (1, 2, 3))) == [1, 2, 3] and usage.calls == 6
+
+
+async def test_a_meter_counts_the_calls_of_an_endpoint(server):
+    model = server.model()
+    with metered() as meter:
+        await model([Request(messages=HELLO)] * 2)
+    await model([Request(messages=HELLO)])
+    assert (meter.calls, meter.prompt_tokens, meter.completion_tokens) == (2, 22, 10)
+    assert model.usage.calls == 3

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from stand_ins import SMOKE, Scripted, did, outcome_reply, ranked, seen, task
 
-from wevo_nb.llm import CallFailed, ModelError, Reply, Usage
+from wevo_nb.llm import CallFailed, ModelError, Reply
 from wevo_nb.lookahead import LookAhead, best_of, most_frequent
 from wevo_nb.policies import ModelPolicy
 from wevo_nb.schema import Action, Step
@@ -118,7 +118,7 @@ async def test_nothing_scored_does_what_the_policy_would_and_says_why():
 
 
 async def test_an_unscored_greedy_choice_that_stays_says_why():
-    model = world({"wrong": "changed", "right": "same", "other": "failure"}, {"wrong": "gibberish"})
+    model = world({"wrong": "changed", "right": "failure", "other": "failure"}, {"wrong": "gibberish"})
     decision = await look_ahead(model, depth=2).act(TASK, (), seen(PAGE))
     assert (decision.action.id, [c.score for c in decision.candidates]) == (1, [None, 0.0, 0.0])
     assert decision.fell_back == "the policy's own candidate could not be scored: an imagined page cannot be read"
@@ -180,7 +180,7 @@ async def test_depth_2_imagines_the_policys_own_next_step():
 
 
 async def test_depth_3_goes_on_from_page_to_page():
-    """right -> next -> last: each click adds the next button on top, which the policy likes best. Two steps see none."""
+    """right -> next -> last: each click adds the next button on top, which the policy likes best."""
     model = world(
         {"wrong": "failure", "right": "changed", "other": "failure", "next": "changed", "last": "success"},
         {"right": "+[0] button 'next'", "next": "+[0] button 'last'"},
@@ -308,7 +308,7 @@ def test_one_action_in_other_words_is_one_candidate_with_the_words_that_came_fir
 
 
 class Sampled(Scripted):
-    """A policy that likes the first choice best and yet, where n are drawn, draws `shares` of the choices by position."""
+    """A policy that likes the first choice best; where n are drawn, the i-th comes up `shares[i]` times."""
 
     def __init__(self, *shares: int):
         super().__init__(ranked)
@@ -436,8 +436,6 @@ async def test_a_decision_counts_its_own_calls_and_tokens_while_others_decide():
     assert [(d.cost.calls, d.cost.tokens, d.cost.steps) for d in decisions] == [(3, 33, 0), (4, 44, 0), (5, 55, 0)]
     assert all(d.cost.seconds >= 0 for d in decisions)
     assert policy.usage.calls + model.usage.calls == 12
-    outside = Usage()
-    assert (await lookahead.act(TASK, (), seen(pages[0]))).cost.calls == 3 and outside.calls == 0
 
 
 async def test_a_single_candidate_costs_the_call_of_the_policy():

@@ -27,7 +27,7 @@ def test_overrides_may_be_nested_or_dotted_and_lists_are_replaced_whole():
     dotted = load_params("demo", {"wmla.k": 5, "wmla.temperature": 0.1, "policy.verbs": ["click"]})
     assert nested == dotted
     assert dotted.params.wmla.k == 5 and dotted.params.policy.verbs == ("click",)
-    assert dotted.params.wmla.scorer == "world_model"  # the neighbours stay
+    assert dotted.params.wmla.scorer == "outcome"  # the neighbours stay
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_an_unknown_profile_is_refused_with_those_there_are(name):
     [
         ({"sft.epoch": 2}, r"unknown key sft.epoch \(from overrides\); did you mean sft.epochs\?"),
         ({"task": {}}, r"unknown key task \(from overrides\); did you mean tasks\?"),
-        ({"wmla.zzz": 1}, r"unknown key wmla.zzz \(from overrides\); known here: arms, k, temperature, scorer"),
+        ({"wmla.zzz": 1}, r"unknown key wmla.zzz \(from overrides\); known here: arms, grid, candidates, k, "),
         ({"roles.policy.adaptr": "x"}, r"unknown key roles.policy.adaptr .*did you mean roles.policy.adapter\?"),
     ],
 )
@@ -79,7 +79,7 @@ def test_an_unknown_key_is_refused_with_the_nearest(overrides, message):
     [
         ({"seed": 500}, r"^seed is 500 \(from overrides\): Input should be less than 500$"),
         ({"world_model.held_out_share": 0.7}, r"^world_model.held_out_share is 0.7 .*less than or equal to 0.5"),
-        ({"synthesize.threshold": 0.1}, r"^synthesize.threshold is 0.1 .*greater than or equal to 0.5"),
+        ({"synthesize.threshold": 1.1}, r"^synthesize.threshold is 1.1 .*less than or equal to 1"),
         ({"wmla.k": 1}, r"^wmla.k is 1 \(from overrides\): Input should be greater than or equal to 2$"),
         ({"sft.epochs": "many"}, r"^sft.epochs is 'many' \(from overrides\): .*valid number"),
         ({"llm.dtype": "float8"}, r"^llm.dtype is 'float8' \(from overrides\): .*'bfloat16' or 'float32'"),
@@ -118,10 +118,16 @@ def test_synthesis_cannot_use_an_iteration_that_is_not_run(key):
 @pytest.mark.parametrize(
     ("arm", "message"),
     [
-        ("self_improved_1", "wmla.arms: no arm 'self_improved_1': take random, zero_shot, self_improve_<i> or webev"),
+        ("self_improved_1", "wmla.arms: no arm 'self_improved_1': take random, zero_shot, self_improve_<i>, webev"),
         ("random+wmla_d1", r"wmla.arms: no arm 'random\+wmla_d1'"),
         ("self_improve_3", "wmla.arms: self_improve_3 needs iteration 3, and iterations is 2"),
         ("self_improve_0", "wmla.arms: self_improve_0 needs iteration 0, and iterations is 2"),
+        ("explorer", "wmla.arms: explorer needs the data arm explorer: add it to sft.arms"),
+        ("mixed+wmla_d1", r"wmla.arms: mixed\+wmla_d1 needs the data arm mixed: add it to sft.arms"),
+        ("zero_shot+dream", r"wmla.arms: zero_shot\+dream: no preset 'dream': take wmla_d<n>, .*best_of_k, veto, "),
+        ("zero_shot+wmla_d0", r"wmla.arms: zero_shot\+wmla_d0: no preset 'wmla_d0'"),
+        ("zero_shot+wmla_k1_d1", r"wmla.arms: zero_shot\+wmla_k1_d1: no preset 'wmla_k1_d1'"),
+        ("zero_shot+", r"wmla.arms: zero_shot\+: no preset ''"),
     ],
 )
 def test_an_arm_that_does_not_exist_is_refused_before_anything_runs(arm, message):
@@ -137,22 +143,149 @@ def test_what_is_no_mapping_and_what_is_no_yaml_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("name", "policy", "stage", "depth"),
+    ("name", "policy", "stage", "preset", "depth", "imagines"),
     [
-        ("zero_shot", "zero_shot", None, None),
-        ("self_improve_2+wmla_d3", "self_improve_2", "iter-2/04_self_improve", 3),
-        ("webevolver+best_of_k", "webevolver", "04_webevolver", 0),
+        ("random", "random", None, "", None, False),
+        ("zero_shot", "zero_shot", None, "", None, False),
+        ("self_improve_2+wmla_d3", "self_improve_2", "iter-2/04_self_improve", "wmla_d3", 3, True),
+        ("webevolver+best_of_k", "webevolver", "04_webevolver", "best_of_k", 0, False),
+        ("more_real+wma", "more_real", "04_more_real", "wma", 1, True),
+        ("zero_shot+webdreamer", "zero_shot", None, "webdreamer", 1, False),
+        ("zero_shot+tree_search", "zero_shot", None, "tree_search", 2, False),
     ],
 )
-def test_what_an_arm_is_made_of(name, policy, stage, depth):
-    assert parse_arm(name, 2) == (name, policy, stage, depth)
+def test_what_an_arm_is_made_of(name, policy, stage, preset, depth, imagines):
+    arm = parse_arm(name, load_params("demo", {"sft.arms": ["more_real", "webevolver"]}).params)
+    assert arm[:4] == (name, policy, stage, preset)
+    assert (arm.ahead and arm.ahead.depth) == depth and arm.imagines is imagines
 
 
-def test_the_default_arms_follow_the_iterations():
-    assert load_params("demo").params.arms() == (
-        "zero_shot", "self_improve_1", "self_improve_2", "webevolver", "webevolver+wmla_d1", "webevolver+best_of_k",
+DEFAULT = ("zero_shot", "self_improve_1", "self_improve_2", "webevolver", "webevolver+wmla_d1", "webevolver+best_of_k")
+
+
+@pytest.mark.parametrize("profile", ["demo", "smoke"])
+def test_the_default_arms_are_every_policy_and_look_ahead_with_the_last(profile):
+    assert load_params(profile).params.arms() == DEFAULT
+
+
+@pytest.mark.parametrize(
+    ("overrides", "arms"),
+    [
+        ({"iterations": 1}, ("zero_shot", "self_improve_1", *DEFAULT[3:])),
+        (
+            {"sft.arms": ["webevolver", "explorer"]},
+            (*DEFAULT[:4], "explorer", "explorer+wmla_d1", "explorer+best_of_k"),
+        ),
+        ({"sft.arms": []}, (*DEFAULT[:3], "self_improve_2+wmla_d1", "self_improve_2+best_of_k")),
+        ({"wmla.arms": ["random"]}, ("random",)),
+    ],
+)
+def test_the_default_arms_follow_the_iterations_and_the_data_arms(overrides, arms):
+    assert load_params("demo", overrides).params.arms() == arms
+
+
+def test_a_grid_is_more_arms_in_its_order_and_none_twice():
+    grid = {"policy": ["webevolver", "zero_shot"], "k": [2, 5], "depth": [2, 1]}
+    named = {"wmla.arms": ["random", "webevolver+wmla_k5_d2"], "wmla.grid": grid}
+    assert load_params("demo", named).params.arms() == (
+        "random", "webevolver+wmla_k5_d2",
+        "webevolver+wmla_k2_d2", "webevolver+wmla_k2_d1", "webevolver+wmla_k5_d1",
+        "zero_shot+wmla_k2_d2", "zero_shot+wmla_k2_d1", "zero_shot+wmla_k5_d2", "zero_shot+wmla_k5_d1",
     )  # fmt: skip
-    assert load_params("demo", {"wmla.arms": ["random"]}).params.arms() == ("random",)
+    only_depth = {"wmla.grid": {"policy": ["zero_shot"], "depth": [1, 2]}, "wmla.k": 4}
+    assert load_params("demo", only_depth).params.arms() == (
+        *DEFAULT, "zero_shot+wmla_k4_d1", "zero_shot+wmla_k4_d2",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("grid", "message"),
+    [
+        ({"policy": ["explorer"], "k": [2]}, "explorer.* needs the data arm explorer: add it to sft.arms"),
+        ({"policy": ["webevolver"], "k": [1]}, "no preset 'wmla_k1_d1'"),
+        ({"policy": ["webevolver"], "width": [1]}, "wmla.grid.width.* Input should be 'policy', 'k' or 'depth'"),
+    ],
+)
+def test_a_grid_of_what_does_not_exist_is_refused(grid, message):
+    with pytest.raises(ParamsError, match=message):
+        load_params("demo", {"wmla.grid": grid})
+
+
+# -- presets
+
+
+OWN = {
+    "candidates": "different", "k": 3, "temperature": 0.7, "imagination": "world_model", "depth": 1,
+    "imagination_temperature": 0, "scorer": "outcome", "scores": 1, "skip_steps": 0, "search": "look_ahead",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "different"),
+    [
+        ("wmla_d1", {}),
+        ("wmla_d2", {"depth": 2}),
+        ("wmla_d3", {"depth": 3}),
+        ("wmla_k5_d2", {"k": 5, "depth": 2}),
+        ("wmla_k20_d1", {"k": 20}),
+        ("best_of_k", {"imagination": "none", "depth": 0}),
+        ("veto", {"scorer": "veto"}),
+        ("likelihood", {"scorer": "likelihood"}),
+        ("value", {"scorer": "value"}),
+        ("webdreamer", {"imagination": "free_text", "scorer": "llm", "scores": 10, "scorer_temperature": 1.0}),
+        ("wma", {"candidates": "frequent", "samples": 20, "temperature": 1.0, "scorer": "value"}),
+        ("paper", {"imagination_temperature": 0.7, "scorer": "llm"}),
+        ("released_code", {"temperature": 1.0, "imagination_temperature": 0.7, "scorer": "llm", "skip_steps": 2}),
+        (
+            "tree_search",
+            {"search": "tree", "imagination": "none", "depth": 2, "scorer": "llm", "candidates": "frequent"}
+            | {"temperature": 1.0, "budget": 10},
+        ),
+    ],
+)
+def test_what_a_preset_stands_for(name, different):
+    found = load_params("demo").params.wmla.preset(name).model_dump()
+    assert {key: found[key] for key in OWN | different} == OWN | different
+
+
+def test_a_preset_states_what_differs_and_takes_the_rest_from_the_section():
+    """So the control has the scorer that look-ahead has."""
+    wmla = load_params("demo", {"wmla.scorer": "llm", "wmla.k": 5}).params.wmla
+    assert [(wmla.preset(name).scorer, wmla.preset(name).k) for name in ("wmla_d1", "best_of_k", "veto")] == [
+        ("llm", 5), ("llm", 5), ("veto", 5),
+    ]  # fmt: skip
+
+
+def test_a_preset_of_ones_own_is_an_arm():
+    own = {"wmla.presets.wide": {"candidates": "valid", "depth": 2}, "wmla.arms": ["zero_shot+wide"]}
+    ahead = parse_arm("zero_shot+wide", load_params("demo", own).params).ahead
+    assert (ahead.candidates, ahead.depth, ahead.scorer) == ("valid", 2, "outcome")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"wmla.presets.mine": {"dept": 2}}, "preset mine: unknown dept; known are candidates, k, "),
+        ({"wmla.presets.veto.presets": {}}, "preset veto: unknown presets"),
+        ({"wmla.presets.mine": {"k": 1}}, "preset mine: k is 1: Input should be greater than or equal to 2"),
+        (
+            {"wmla.presets.mine": {"imagination": "none"}},
+            "preset mine: depth 1 with imagination none: depth 0 is no imagination, and the reverse",
+        ),
+        ({"wmla.presets.best_of_k.depth": 2}, "preset best_of_k: depth 2 with imagination none"),
+        ({"wmla.presets.mine": {"depth": 0}}, "preset mine: depth 0 with imagination world_model"),
+        (
+            {"wmla.presets.webdreamer.scorer": "outcome"},
+            "preset webdreamer: scorer outcome cannot read a free text: take scorer llm, or the world model",
+        ),
+        ({"wmla.depth": 0}, r"^wmla \(from overrides\): depth 0 with imagination world_model"),
+        ({"wmla.presets": {"a+b": {}}}, r"presets: 'a\+b' is no name for a preset"),
+        ({"wmla.presets": {"wmla_d2": {"k": 5}}}, "presets: 'wmla_d2' is no name for a preset"),
+    ],
+)
+def test_a_preset_that_does_not_hold_is_refused_with_its_name(overrides, message):
+    with pytest.raises(ParamsError, match=message):
+        load_params("demo", overrides)
 
 
 def test_a_suite_lays_its_own_params_over_the_profile_and_overrides_come_last():

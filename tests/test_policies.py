@@ -191,6 +191,66 @@ async def test_free_candidates_are_told_the_earlier_ones_and_repeats_are_left_ou
     assert len({request.seed for request in model.asked}) == 4
 
 
+async def test_an_empty_reply_of_an_endpoint_is_no_candidate():
+    written = iter([CLICK_OK, Reply(text="", finish="length"), CLICK_HELP])
+    found = await ModelPolicy(Scripted(lambda request: next(written)), SMOKE.policy).propose(
+        TASK, (), seen(PAGE), k=3, temperature=0.7
+    )
+    assert [d.reply for d in found] == [CLICK_OK, CLICK_HELP]
+
+
+async def test_a_decision_tells_its_probability_and_the_entropy_of_the_policy():
+    """Of four replies with 1/2, 1/4, 1/8 and 1/8: entropy 1.75 ln 2."""
+    logprobs = tuple(math.log(p) for p in (0.5, 0.25, 0.125, 0.125))
+    policy = ModelPolicy(Scripted(lambda request: Reply(text=CLICK_OK, logprobs=logprobs)), SMOKE.policy)
+    decision = await policy.act(TASK, (), seen(PAGE))
+    assert decision.probability == pytest.approx(0.125) and decision.entropy == pytest.approx(1.75 * math.log(2))
+    found = await policy.propose(TASK, (), seen(PAGE), k=4, temperature=0.0)
+    assert [d.reply for d in found] == [CLICK_OK, CLICK_NAME, TYPE_ANN, CLICK_HELP]
+    assert [d.probability for d in found] == [pytest.approx(p) for p in (0.125, 0.5, 0.25, 0.125)]
+    assert {d.entropy for d in found} == {decision.entropy}
+
+
+async def test_a_policy_that_is_sure_has_entropy_0():
+    logprobs = (0.0, -math.inf, -math.inf, -math.inf)
+    policy = ModelPolicy(Scripted(lambda request: Reply(text=CLICK_NAME, logprobs=logprobs)), SMOKE.policy)
+    decision = await policy.act(TASK, (), seen(PAGE))
+    assert (decision.probability, decision.entropy) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("params", [SMOKE.policy, FREE])
+async def test_where_the_model_tells_no_probabilities_there_are_none(params):
+    decision = await ModelPolicy(Scripted(lambda request: CLICK_OK), params).act(TASK, (), seen(PAGE))
+    assert (decision.probability, decision.entropy) == (None, None)
+
+
+async def test_a_sample_is_one_request_and_keeps_repeats_and_what_cannot_be_read():
+    class Several(Scripted):
+        async def __call__(self, requests):
+            self.asked += requests
+            return [[Reply(text=text) for text in (CLICK_OK, "hm", CLICK_OK)] for _ in requests]
+
+    model = Several(None)
+    drawn = await ModelPolicy(model, FREE, seed=3).sample(TASK, (), seen(PAGE), n=3, temperature=0.9)
+    assert [d.reply for d in drawn] == [CLICK_OK, "hm", CLICK_OK] and drawn[1].action is None
+    assert [(r.n, r.temperature, r.choices) for r in model.asked] == [(3, 0.9, None)]
+    assert await ModelPolicy(model, SMOKE.policy).sample(TASK, (), seen(""), n=3, temperature=0.9) == []
+
+
+async def test_a_sample_of_a_real_model_is_drawn_from_the_probabilities_it_tells(tiny):
+    """Each reply comes up as often as it says, within four standard errors of 400 draws; a seed fixes the draws."""
+    policy = ModelPolicy(tiny, SMOKE.policy)
+    drawn = await policy.sample(TASK, (), seen(PAGE), n=400, temperature=1.0)
+    chances = {d.reply: d.probability for d in drawn}
+    assert set(chances) == set(valid_replies(TASK, (), seen(PAGE), SMOKE.policy))
+    assert sum(chances.values()) == pytest.approx(1, abs=1e-5)
+    assert drawn[0].entropy == pytest.approx(-sum(p * math.log(p) for p in chances.values()), abs=1e-5)
+    counts = Counter(d.reply for d in drawn)
+    for reply, p in chances.items():
+        assert counts[reply] / 400 == pytest.approx(p, abs=4 * math.sqrt(p * (1 - p) / 400))
+    assert drawn == await policy.sample(TASK, (), seen(PAGE), n=400, temperature=1.0)
+
+
 # -- the others
 
 

@@ -6,9 +6,8 @@ An injected walker limited to the window was chosen by measurement. A prototype 
 This one, whole, on two cores (benchmarks/environment.py): 15 / 21 / 64 on generated pages of 207 /
 2,027 / 20,281, 14 / 34 on two pages of documentation of 1,938 / 21,148 elements, all controls
 found; BrowserGym 0.14.3 beside it 207 / 867 / 11,440 and 991 / 12,804, recall .975 to 1.
-The snapshot
-does not see closed shadow roots and shows what is aria-hidden; the walker must name elements
-itself, so tests/test_names.py holds it against Chromium's tree. Used by browser.py.
+The snapshot does not see closed shadow roots and shows what is aria-hidden; the walker must name
+elements itself, so tests/test_names.py holds it against Chromium's tree. Used by browser.py.
 """
 
 from __future__ import annotations

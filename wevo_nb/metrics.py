@@ -26,6 +26,7 @@ LOOKAHEAD_COLUMNS = [
     "policy", "preset", "k", "depth", "split", "n", "rate", "low", "high", "calls", "tokens", "seconds", "steps",
     "decisions", "overruled", "fell_back",
 ]  # fmt: skip
+GRID_COLUMNS = ["source", "axis", "series", "x", "n", "rate", "low", "high"]
 NAN = float("nan")
 Z95 = 1.959964  # standard normal quantile of a two-sided 95% interval
 
@@ -186,6 +187,29 @@ def lookahead_table(trajectories_by_arm: Mapping[str, Iterable[Trajectory]], arm
             row["fell_back"] = sum(bool(d.fell_back) for d in decisions)
             rows.append(row)
     return pd.DataFrame(rows, columns=LOOKAHEAD_COLUMNS)
+
+
+def grid_table(lookahead: pd.DataFrame, split: str, *, source: str = "this run") -> pd.DataFrame:
+    """Success by width and by depth, in the form of `paper.grids`: GRID_COLUMNS.
+
+    `lookahead` is a `lookahead_table`. A series holds what stays: the policy and the depth along k,
+    the policy and k along the depth, where a plain policy stands at depth 0 of every k. Only
+    `wmla` presets are on a grid, and a series of one point is none.
+    """
+    import pandas as pd
+
+    rows = []
+    here = lookahead[lookahead["split"] == split]
+    wmla = here[here["preset"].str.startswith("wmla")]
+    for row in wmla.to_dict("records"):
+        rows.append({"axis": "k", "series": f"{row['policy']}+wmla_d{row['depth']}", "x": row["k"]} | row)
+        rows.append({"axis": "depth", "series": f"{row['policy']}+wmla k={row['k']}", "x": row["depth"]} | row)
+    for row in here[here["preset"] == ""].to_dict("records"):
+        for k in sorted(set(wmla["k"][wmla["policy"] == row["policy"]])):
+            rows.append({"axis": "depth", "series": f"{row['policy']}+wmla k={k}", "x": 0} | row)
+    table = pd.DataFrame(rows, columns=[*GRID_COLUMNS[1:]]).assign(source=source)[GRID_COLUMNS]
+    several = table.groupby(["axis", "series"])["x"].transform("nunique") > 1
+    return table[several].drop_duplicates(["axis", "series", "x"]).reset_index(drop=True)
 
 
 def comparisons(arms: Sequence[str]) -> list[tuple[str, str]]:

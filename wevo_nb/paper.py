@@ -27,7 +27,9 @@ METHODS = {  # our arms under the paper's names
     "self_improve_1": "self-improve (1)",
     "self_improve_2": "self-improve (2)",
     "self_improve_3": "self-improve (3)",
+    "no_world_model": "Synthetic Traj. (no world model)",
     "webevolver": "WebEvolver",
+    "webevolver+webdreamer": "WebEvolver + WebDreamer",
     "webevolver+wmla_d1": "WebEvolver + WMLA (d=1)",
     "webevolver+wmla_d2": "WebEvolver + WMLA (d=2)",
 }
@@ -66,6 +68,24 @@ def table_3() -> pd.DataFrame:
 def table_4() -> pd.DataFrame:
     """Table 4, look-ahead (d=2) by the number of candidates: the columns of `table_1`, k in place of method."""
     return _success("branching", of="k")
+
+
+def grids() -> pd.DataFrame:
+    """Look-ahead on WebVoyager by candidates (Table 4, d=2) and by depth (Table 1, k=3): `metrics.GRID_COLUMNS`.
+
+    Rates are fractions; the intervals are derived from n. Depth 0 is WebEvolver without look-ahead.
+    """
+    import pandas as pd
+
+    by_k = table_4().assign(axis="k", series="webevolver+wmla_d2").rename(columns={"k": "x"})
+    depths = {"webevolver": 0, "webevolver+wmla_d1": 1, "webevolver+wmla_d2": 2}
+    main = table_1()
+    named = {METHODS[arm]: depth for arm, depth in depths.items()}
+    by_depth = main[(main["benchmark"] == "webvoyager") & main["method"].isin(named)]
+    by_depth = by_depth.assign(axis="depth", series="webevolver+wmla k=3", x=by_depth["method"].map(named))
+    both = pd.concat([by_k[by_k["benchmark"] == "webvoyager"], by_depth], ignore_index=True)
+    both[["rate", "low", "high"]] = both[["success_percent", "low", "high"]].astype(float) / 100
+    return both.assign(source="paper, reported")[["source", "axis", "series", "x", "n", "rate", "low", "high"]]
 
 
 def figure_3() -> pd.DataFrame:

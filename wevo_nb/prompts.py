@@ -95,15 +95,15 @@ GRADER_ERRORS = {  # the first four are WMA's
     "other": "it is wrong in another way",
     "none": "nothing that matters is wrong",
 }
-GRADER_ERROR = "What is wrong with the prediction? Reply with one of: " + "; ".join(
+GRADER_ERROR = "What is wrong with the prediction? One of: " + "; ".join(
     f"{name} ({what})" for name, what in GRADER_ERRORS.items()
 )
+GRADER_NAME = "Reply with its name alone."
 GRADER_JSON = (
-    "Give four grades from 0 to 100, and what is wrong.\n"
+    "Give four grades from 0 to 100 and say what is wrong.\n"
     + "\n".join(f"{name}: {question}" for name, question in GRADER_SCALES.items())
-    + "\nerror: one of "
-    + "; ".join(f"{name} ({what})" for name, what in GRADER_ERRORS.items())
-    + '.\nReply with JSON alone: {"STR": 50, "Sim": 50, "OA": 50, "coverage": 50, "error": "other"}'
+    + f"\nerror: {GRADER_ERROR}.\n"
+    + 'Reply with JSON alone: {"STR": ..., "Sim": ..., "OA": ..., "coverage": ..., "error": "..."}'
 )
 NEXT_PAGE = (
     "You know how web pages behave. You see a page, an action and two pages, one of which really followed. "
@@ -188,6 +188,31 @@ def writer_messages(task: Task, observation: Observation) -> Messages:
     return (_system(WRITER), _user(f"{_page(observation)}\nOBJECTIVE: {task.goal}"))
 
 
+def grader_messages(
+    task: Task, observation: Observation, action: Action, really: str, predicted: str, *, question: str
+) -> Messages:
+    """A prediction beside what really came of the action, both as text, and what is asked about it."""
+    shown = f"{_page(observation)}\nOBJECTIVE: {task.goal}\nACTION: {describe(action, observation)}"
+    return (_system(GRADER + question), _user(f"{shown}\nWHAT REALLY CAME OF IT:\n{really}\nPREDICTED:\n{predicted}"))
+
+
+def next_page_messages(task: Task, observation: Observation, action: Action, pages: tuple[str, str]) -> Messages:
+    """Two pages, of which one followed the action. Source: WMA's first preliminary analysis."""
+    shown = f"{_page(observation)}\nOBJECTIVE: {task.goal}\nACTION: {describe(action, observation)}"
+    return (_system(NEXT_PAGE), _user(f"{shown}\nPAGE A:\n{pages[0]}\nPAGE B:\n{pages[1]}"))
+
+
+def action_choice_messages(
+    task: Task, observation: Observation, actions: Sequence[Action], outcomes: Sequence[str] | None = None
+) -> Messages:
+    """Numbered actions, each with what it leads to where `outcomes` are given. Source: WMA's second analysis."""
+    lines = [f"{i}. {describe(action, observation)}" for i, action in enumerate(actions, start=1)]
+    if outcomes is not None:
+        lines = [f"{line}\nIT LEADS TO:\n{outcome}" for line, outcome in zip(lines, outcomes, strict=True)]
+    listed = "\n".join(lines)
+    return (_system(ACTION_CHOICE), _user(f"{_page(observation)}\nOBJECTIVE: {task.goal}\nACTIONS:\n{listed}"))
+
+
 def imagined_text(observation: Observation) -> str:
     """An imagined page, or in one line how the episode is predicted to end."""
     if not observation.done:
@@ -217,28 +242,3 @@ def _user(content: str) -> dict[str, str]:
 
 def _assistant(content: str) -> dict[str, str]:
     return {"role": "assistant", "content": content}
-
-
-def grader_messages(
-    task: Task, observation: Observation, action: Action, really: str, predicted: str, *, question: str
-) -> Messages:
-    """A prediction beside what really came of the action, both as text, and what is asked about it."""
-    shown = f"{_page(observation)}\nOBJECTIVE: {task.goal}\nACTION: {describe(action, observation)}"
-    return (_system(GRADER + question), _user(f"{shown}\nWHAT REALLY CAME OF IT:\n{really}\nPREDICTED:\n{predicted}"))
-
-
-def next_page_messages(task: Task, observation: Observation, action: Action, pages: tuple[str, str]) -> Messages:
-    """Two pages, of which one followed the action. Source: WMA's first preliminary analysis."""
-    shown = f"{_page(observation)}\nOBJECTIVE: {task.goal}\nACTION: {describe(action, observation)}"
-    return (_system(NEXT_PAGE), _user(f"{shown}\nPAGE A:\n{pages[0]}\nPAGE B:\n{pages[1]}"))
-
-
-def action_choice_messages(
-    task: Task, observation: Observation, actions: Sequence[Action], outcomes: Sequence[str] | None = None
-) -> Messages:
-    """Numbered actions, each with what it leads to where `outcomes` are given. Source: WMA's second analysis."""
-    lines = [f"{i}. {describe(action, observation)}" for i, action in enumerate(actions, start=1)]
-    if outcomes is not None:
-        lines = [f"{line}\nIT LEADS TO:\n{outcome}" for line, outcome in zip(lines, outcomes, strict=True)]
-    listed = "\n".join(lines)
-    return (_system(ACTION_CHOICE), _user(f"{_page(observation)}\nOBJECTIVE: {task.goal}\nACTIONS:\n{listed}"))

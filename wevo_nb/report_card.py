@@ -145,10 +145,10 @@ def exact(transition: Transition, prediction: Prediction) -> bool:
 
 
 def resolves(case: Case) -> bool:
-    """Whether the predicted page can be acted on: its ids are 1..n, each once, and the next real action finds its element.
+    """Whether the next page can be acted on: its ids are 1..n, each once, and the next real action finds its element.
 
     That is: under the action's id stands an element of the role that it has on the true next page.
-    An action that names no element, or is not known, asks nothing more.
+    An action that names no element of that page, or is not known, asks nothing more.
     """
     if case.page is None:
         return False

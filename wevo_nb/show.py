@@ -109,21 +109,35 @@ def trajectory(one: Trajectory) -> HTML:
     return _html(f"{head}<table><tr><th>step</th><th>page</th><th>reply</th></tr>{''.join(rows)}{last}</table>")
 
 
-def decision(one: Decision) -> HTML:
-    """A look-ahead decision: candidates, what was imagined after each, scores, the choice."""
+def decision(one: Decision, page: Observation | None = None) -> HTML:
+    """A look-ahead decision as a picture: the page, each candidate, what was imagined of it step by step, its score.
+
+    The chosen one is framed; what fell back to the policy's own choice says why.
+    """
+    steps = max((len(candidate.imagined) for candidate in one.candidates), default=0)
+    heads = ["candidate", *(f"imagined, step {i + 1}" for i in range(steps)), "score"]
     rows = []
     for candidate in one.candidates:
-        chosen = candidate.reply == one.reply
+        chosen = candidate.reply.startswith(one.reply)
         shade = ";background:rgba(0,158,115,.15)" if chosen else ""
-        score = "unscored" if candidate.score is None else f"{candidate.score:g}"
-        imagined = (
-            "\n\n".join(f"step {i}:\n{text}" for i, text in enumerate(candidate.imagined, start=1)) or "(nothing)"
-        )
-        rows.append(
-            f'<tr><td style="{CELL}{shade}">{_pre(candidate.reply)}</td><td style="{CELL}{shade}">{_pre(imagined)}</td>'
-            f'<td style="{CELL}{shade}">{score}{" (chosen)" if chosen else ""}</td></tr>'
-        )
-    return _html(f"<table><tr><th>candidate</th><th>imagined after it</th><th>score</th></tr>{''.join(rows)}</table>")
+        pages = [*candidate.imagined, *[""] * (steps - len(candidate.imagined))]
+        cells = [_pre(candidate.reply), *(_pre(f"\N{RIGHTWARDS ARROW} {text}") if text else "" for text in pages)]
+        cells.append(_score(candidate.score) + (" (chosen)" if chosen else ""))
+        rows.append("".join(f'<td style="{CELL}{shade}">{cell}</td>' for cell in cells))
+    shown = f'<td style="{CELL}" rowspan="{max(1, len(rows))}">{_pre(page.text)}</td>' if page else ""
+    lines = "".join(f"<tr>{shown if i == 0 else ''}{row}</tr>" for i, row in enumerate(rows))
+    titles = "".join(f"<th>{head}</th>" for head in (["page"] if page else []) + heads)
+    fell = f"<p>Left to the policy: {escape(one.fell_back)}.</p>" if one.fell_back else ""
+    cost = one.cost and f"<p>{one.cost.calls} calls, {one.cost.tokens:,} tokens, {one.cost.seconds:.2f} s.</p>"
+    return _html(f"<table><tr>{titles}</tr>{lines}</table>{fell}{cost or ''}")
+
+
+def _score(score: float | None) -> str:
+    """A score from 0 to 1 as a bar."""
+    if score is None:
+        return "unscored"
+    bar = f'<span style="display:inline-block;height:.7em;width:{4 * score:.2f}em;background:#009E73"></span>'
+    return f"{bar} {score:.2f}"
 
 
 def picture(path: Path) -> Image:

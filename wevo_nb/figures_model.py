@@ -1,0 +1,125 @@
+"""The figures of world models and of look-ahead: lengths of rows, quality by depth, truth by threshold, grids.
+
+Like figures.py: a tidy frame in, a matplotlib Figure out, n and a 95% interval on every point.
+Used by notebooks 02, 03, 05 and 06. Paper: Table 2, Table 4 and the depth study.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from matplotlib.figure import Figure
+
+from wevo_nb.figures import BLUE, GREY, ORANGE, UP, _interval, _legend, _styled, colour
+from wevo_nb.report_card import LOWER_IS_BETTER
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FIRST_METRICS = ("parses", "exact_match", "outcome_accuracy", "changed_f1", "auc_success")  # that most is read from
+DEPTH_METRICS = ("exact_match", "outcome_accuracy", "element_f1", "hallucinated_facts")
+SHADES = {"changed": BLUE, "same": GREY, "success": "#009E73", "failure": ORANGE, "value": "#CC79A7"}
+
+
+@_styled
+def tokens_a_row(frame: pd.DataFrame) -> Figure:
+    """A histogram of the lengths of rows by outcome, with the limit. Frame: outcome, tokens, max_length."""
+    figure = Figure(figsize=(8, 2.8), layout="constrained")
+    panel = figure.subplots()
+    groups = dict(list(frame.groupby("outcome", sort=False)["tokens"]))
+    panel.hist(
+        list(groups.values()),
+        bins=30,
+        stacked=True,
+        color=[SHADES.get(name, "black") for name in groups],
+        label=[f"{name} ({len(values)})" for name, values in groups.items()],
+    )
+    panel.axvline(frame["max_length"].iloc[0], color="black", linestyle=":", label="max_length")
+    panel.set(xlabel="tokens a row, prompt and reply", ylabel="rows", xlim=(0, None))
+    panel.legend()
+    return figure
+
+
+@_styled
+def quality_by_depth(frame: pd.DataFrame) -> Figure:
+    """How a world model's walk decays, a panel a metric. Frame: the columns of the report card.
+
+    Rows of the paper's Table 2 may stand in it, with values from 0 to 1 and nan intervals.
+    """
+    metrics = list(dict.fromkeys(frame["metric"]))
+    columns = min(len(metrics), 4)
+    lines = -(-len(metrics) // columns)
+    figure = Figure(figsize=(2.7 * columns, 2.6 * lines + 0.5), layout="constrained")
+    panels = figure.subplots(lines, columns, squeeze=False).ravel()
+    models = list(dict.fromkeys(frame["model"]))
+    depths = sorted(set(frame["depth"]))
+    for metric, panel in zip(metrics, panels, strict=False):
+        rows = frame[frame["metric"] == metric]
+        for place, model in enumerate(models):
+            part = rows[rows["model"] == model].sort_values("depth")
+            xs = [depths.index(d) + 0.1 * (place - (len(models) - 1) / 2) for d in part["depth"]]
+            panel.plot(xs, 100 * part["value"], color=colour(model), linewidth=1)
+            for x, row in zip(xs, part.itertuples(), strict=True):
+                _interval(panel, x, row.value, row.low, row.high, colour(model), upright=True, label=model)
+        counts = rows.groupby("depth")["n"].max().reindex(depths)
+        panel.set_xticks(range(len(depths)), [f"{d}\nn = {n:.0f}" if n == n else str(d) for d, n in counts.items()])
+        panel.set(title=metric, ylim=(-3, 103))
+        panel.set_ylabel("%, lower is better" if metric in LOWER_IS_BETTER else f"%, {UP}", fontsize=7)
+    for panel in panels[len(metrics) :]:
+        panel.set_visible(False)
+    figure.supxlabel("depth: pages imagined one from another", fontsize=9)
+    _legend(figure, columns=4)
+    return figure
+
+
+def depth_frame(card: pd.DataFrame, table_2: pd.DataFrame) -> pd.DataFrame:
+    """The frame of `quality_by_depth`: DEPTH_METRICS of a report card, then the grades of `paper.table_2`."""
+    import pandas as pd
+
+    ours = card[card["metric"].isin(DEPTH_METRICS)].assign(depth=lambda rows: rows["depth"].astype(str))
+    graded = table_2[table_2["depth"] != "all"].assign(
+        metric=lambda rows: rows["metric"] + ", paper",
+        model="paper iter-2",
+        value=lambda rows: rows["score_percent"] / 100,
+    )
+    columns = ["model", "depth", "metric", "n", "value", "low", "high"]
+    return pd.concat([ours, graded], ignore_index=True).reindex(columns=columns)
+
+
+@_styled
+def truth_by_threshold(frame: pd.DataFrame) -> Figure:
+    """How much is kept and how much of it is true, by threshold. Frame: `synthesis.truth_by_threshold`."""
+    figure = Figure(figsize=(7, 3), layout="constrained")
+    panel = figure.subplots()
+    for row in frame[frame["n"] > 0].itertuples():
+        _interval(panel, row.threshold, row.rate, row.low, row.high, ORANGE, upright=True, label="true when replayed")
+    kept = zip(frame["threshold"], frame["n"], strict=True)
+    panel.set_xticks(frame["threshold"], [f"{t:g}\n{n} kept" for t, n in kept])
+    panel.set(xlabel="accepted from this P(success) on", ylabel=f"true (%, 95% interval)\n{UP}", ylim=(-3, 103))
+    return figure
+
+
+@_styled
+def lookahead_grid(frame: pd.DataFrame) -> Figure:
+    """Success by width and by depth, this run and the paper. Frame: source, axis (k or depth), series, x, n, rate,
+    low, high; a panel a source and axis.
+    """
+    parts = dict(list(frame.groupby(["source", "axis"], sort=False)))
+    figure = Figure(figsize=(3.4 * len(parts), 3.2), layout="constrained")
+    panels = figure.subplots(1, len(parts), squeeze=False)[0]
+    for ((source, axis), rows), panel in zip(parts.items(), panels, strict=True):
+        names = list(dict.fromkeys(rows["series"]))
+        for place, name in enumerate(names):
+            part = rows[rows["series"] == name].sort_values("x")
+            xs = [x + 0.08 * (place - (len(names) - 1) / 2) for x in part["x"]]
+            shade = colour(name)
+            panel.plot(xs, 100 * part["rate"], color=shade, linewidth=1)
+            for x, row in zip(xs, part.itertuples(), strict=True):
+                _interval(panel, x, row.rate, row.low, row.high, shade, upright=True, label=name)
+        spread = sorted({int(rows["n"].min()), int(rows["n"].max())})
+        panel.set_xticks(sorted(set(rows["x"])))
+        panel.set_title(f"{source} (n = {'-'.join(map(str, spread))})", fontsize=9)
+        what = "candidates k" if axis == "k" else "steps imagined d (0: none)"
+        panel.set(xlabel=what, ylabel=f"success (%, 95% interval)\n{UP}")
+    _legend(figure, columns=3)
+    return figure
