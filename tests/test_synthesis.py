@@ -136,7 +136,7 @@ def test_a_written_trajectory_reads_back():
 @pytest.mark.parametrize(
     ("text", "finish", "steps", "ended"),
     [
-        ("I would click the box.", "stop", 0, "limit"),
+        ("I would click the box.", "stop", 1, "limit"),
         ("ACTION: look around", "stop", 1, "limit"),
         (f"ACTION: ```click [1]```\nPAGE:\n{AFTER}\nACTION: ```cli", "length", 2, "limit"),
         ("ACTION: ```click [1]```\nPAGE:\nthe box is ticked\nACTION: ```click [2]```", "stop", 1, "limit"),
@@ -156,7 +156,10 @@ async def test_a_written_end_is_rewarded_by_what_the_untrained_model_predicts_of
     how = dict(horizon=3, temperature=0.0, seed=0)
     good, bad = await write_trajectories(model, model, [(TASK, seen(PAGE))] * 2, SMOKE.world_model, **how)
     assert good.final.done and good.final.reward == pytest.approx(0.75)
-    assert bad.final.reward is None and bad.steps == ()
+    assert (
+        bad.final.reward is None
+        and cause_of(bad.model_copy(update={"verdict": Verdict(outcome="failure", judge="j")})) == "unparsed"
+    )
     judged = [r for r in model.asked if r.choices]
     assert len(judged) == 1 and judged[0].messages[1]["content"].endswith(
         "EARLIER: click [1] checkbox 'News'\nACTION: click [2] button 'OK'"

@@ -76,6 +76,12 @@ def test_first_pages_are_those_of_real_visits():
     }
 
 
+def test_an_episode_without_a_step_teaches_nothing():
+    """Ended before anything was done: nothing left to try, or an environment that broke off."""
+    at_once = good().model_copy(update={"steps": (), "final": seen(FORM), "ended": "dead_end"})
+    assert at_once.transitions() == [] == transitions([at_once])
+
+
 def test_an_opening_is_the_first_page_after_no_page():
     [opening] = openings([good(), good()])
     assert (opening.situation.observation.text, opening.situation.action.verb) == ("", "restart")

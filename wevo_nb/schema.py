@@ -173,7 +173,7 @@ class Trajectory(Record):
     def transitions(self) -> list[tuple[int, Step, Observation]]:
         """(position, step, the observation that followed it), in order."""
         following = [s.observation for s in self.steps[1:]] + [self.final]
-        return [(i, s, o) for i, (s, o) in enumerate(zip(self.steps, following, strict=True))]
+        return [(i, s, o) for i, (s, o) in enumerate(zip(self.steps, following, strict=False))]  # no step: nothing
 
 
 class Policy(Protocol):

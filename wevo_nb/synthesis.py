@@ -197,7 +197,7 @@ def read_written(task: Task, page: Observation, reply: Reply, horizon: int) -> T
     steps: list[Step] = []
     seen = page
     ended = "limit"
-    parts = re.split(r"(?m)^ACTION:", reply.text)[1:]
+    parts = re.split(r"(?m)^ACTION:", reply.text)[1:] or [reply.text]  # none: a reply without an action
     for i, part in enumerate(parts[:horizon]):
         said, _, shown = part.partition(WRITTEN_PAGE)
         fence = FENCE.search(said)
