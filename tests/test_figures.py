@@ -54,10 +54,12 @@ def finish(run: str, name: str, metrics: dict, trajectories=(), tables=None):
 def report_card(iteration: int) -> list[dict]:
     values = {"copy_page": 0.2, "untrained": 0.1, f"iteration_{iteration}": 0.5 + 0.1 * iteration}
     return [
-        {"model": model, "target": "change", "metric": metric, "n": 50, "value": v, "low": v - 0.1, "high": v + 0.1}
+        {"model": model, "target": "change", "depth": depth, "metric": metric, "n": 50, "value": v, "low": v - 0.1,
+         "high": v + 0.1}
         for metric in ("exact_match", "changed_f1", "parses", "outcome_accuracy", "auc_success")
         for model, v in values.items()
-    ]
+        for depth in (1, 2)
+    ]  # fmt: skip
 
 
 def make_run(run: str, arms: list[str]):
@@ -69,9 +71,9 @@ def make_run(run: str, arms: list[str]):
         finish(run, f"iter-{i}/02_wm_train", {}, tables={"report_card": report_card(i)} | loss)
         finish(run, f"iter-{i}/04_self_improve", {}, tables=loss)
     ledger = [
-        {"task": task, "outcome": outcome, "n": n}
+        {"arm": "webevolver", "family": task, "outcome": outcome, "n": n}
         for task in HELD_OUT
-        for outcome, n in (("accepted", 10), ("refused: below threshold", 25), ("refused: page unreadable", 5))
+        for outcome, n in (("accepted", 10), ("judge no", 25), ("unreadable page", 5))
     ]
     imagined = {"funnel": [{"step": "imagined", "kept": 80}, {"step": "accepted", "kept": 20}]}
     finish(run, "03_synthesize", imagined | {"truth": {"replayed": 20, "true": 5}}, tables={"ledger": ledger})
@@ -92,7 +94,10 @@ def frames() -> dict[str, pd.DataFrame]:
         "iteration_curve": pd.concat([metrics.iteration_table(success), paper.figure_3()], ignore_index=True),
         "paper_table_1": paper.table_1(),
         "trajectory_funnel": pd.DataFrame({"stage": "01", "step": ["sampled", "successes"], "kept": [240, 101]}),
-        "world_model_quality": pd.DataFrame(report_card(1) + report_card(2)).assign(iteration=[1] * 15 + [2] * 15),
+        "world_model_quality": pd.DataFrame(report_card(1) + report_card(2))
+        .assign(iteration=[1] * 30 + [2] * 30)
+        .query("depth == 1")
+        .reset_index(drop=True),
         "time_and_tokens": pd.DataFrame([cost | {"prompt_tokens": 800, "completion_tokens": 50}]),
         "loss_curve": pd.DataFrame({"step": [1, 2, 3], "loss": [2.0, 1.5, 1.0], "model": "wm"}),
         "success_by_task": metrics.task_table(by_arm),

@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 from stand_ins import did
 
-from wevo_nb import metrics
-from wevo_nb.schema import Decision, Observation, Step, Task, Trajectory, Verdict
+from wevo_nb import metrics, paper
+from wevo_nb.params import load_params, parse_arm
+from wevo_nb.schema import Candidate, Cost, Decision, Observation, Step, Task, Trajectory, Verdict
 
 S, F, U = "success", "failure", "unscored"
 
@@ -265,3 +266,57 @@ def test_losses_are_counted_over_all_episodes():
     table = metrics.losses([lost(""), lost("click [1]"), lost("click [2]"), lost("click [1]", outcome="success")])
     assert list(table["cause"]) == ["wrong action", "unread reply", "no progress", "out of steps", "environment"]
     assert list(table["episodes"]) == [0, 1, 2, 0, 0] and list(table["share"]) == [0, 0.25, 0.5, 0, 0]
+
+
+def looked_ahead(arm: str, *replies: str, calls: int, fell_back: str = "") -> Trajectory:
+    """One successful episode; each decision considered `click [1]` first and did the reply."""
+    candidates = tuple(Candidate(reply=reply, score=1.0) for reply in ("click [1]", "click [2]"))
+    cost = Cost(calls=calls, tokens=100 * calls, seconds=calls / 10)
+    steps = [
+        Step(
+            observation=Observation(text="[1] link\n[2] link"),
+            decision=did(reply).model_copy(
+                update={"reply": reply, "candidates": candidates, "cost": cost, "fell_back": fell_back}
+            ),
+        )
+        for reply in replies
+    ]
+    return episodes(arm, "S")[0].model_copy(update={"steps": tuple(steps)})
+
+
+def test_the_look_ahead_table_counts_what_decisions_cost_and_changed():
+    """Three decisions of 2, 2 and 5 calls: 3 a decision; two of them did another than the first candidate."""
+    params = load_params("demo").params
+    plain, ahead = parse_arm("webevolver", params), parse_arm("webevolver+wmla_k5_d2", params)
+    found = {
+        "webevolver": episodes("webevolver", "SF"),
+        "webevolver+wmla_k5_d2": [
+            looked_ahead("w", "click [1]", "click [2]", calls=2),
+            looked_ahead("w", "click [2]", calls=5, fell_back="nothing scored").model_copy(
+                update={"task": Task(suite="miniwob", name="click-button", seed=9, split="test_seeds")}
+            ),
+        ],
+    }
+    table = metrics.lookahead_table(found, [plain, ahead]).set_index("preset")
+    assert list(table.reset_index().columns[:4]) == ["preset", "policy", "k", "depth"]
+    row = table.loc["wmla_k5_d2"]
+    assert (row.policy, row.k, row.depth, row.split, row.n, row.rate) == ("webevolver", 5, 2, "test_seeds", 2, 1.0)
+    assert (row.calls, row.tokens, row.seconds, row.steps) == (3, 300, pytest.approx(0.3), 0)
+    assert (row.decisions, row.overruled, row.fell_back) == (3, 2, 1)
+    assert (table.loc[""].k, table.loc[""].depth, table.loc[""].rate) == (1, 0, 0.5) and isnan(table.loc[""].calls)
+
+
+def test_a_grid_is_read_along_both_axes():
+    """d=1 with k 2 and 3, d=2 with k 3: one series along k, one along the depth that begins at the plain policy."""
+    cells = [("", 1, 0, 0.2), ("wmla_k2_d1", 2, 1, 0.3), ("wmla_d1", 3, 1, 0.4), ("wmla_d2", 3, 2, 0.5)]
+    same = {"policy": "p", "split": "test_seeds", "n": 9, "low": 0, "high": 1}
+    rows = [same | {"preset": p, "k": k, "depth": d, "rate": r} for p, k, d, r in [*cells, ("veto", 3, 1, 0.9)]]
+    grid = metrics.grid_table(pd.DataFrame(rows), "test_seeds")
+    told = {key: sorted(zip(part.x, part.rate, strict=True)) for key, part in grid.groupby(["axis", "series"])}
+    assert told == {
+        ("k", "p+wmla_d1"): [(2, 0.3), (3, 0.4)],
+        ("depth", "p+wmla k=2"): [(0, 0.2), (1, 0.3)],
+        ("depth", "p+wmla k=3"): [(0, 0.2), (1, 0.4), (2, 0.5)],
+    }
+    assert metrics.grid_table(pd.DataFrame(rows), "test_tasks").empty and list(grid.columns) == metrics.GRID_COLUMNS
+    assert list(paper.grids().columns) == metrics.GRID_COLUMNS

@@ -83,7 +83,7 @@ class Question:
         return "0.5" if self.action[2] in self.left else "0"
 
     def liked(self, choice: str) -> int:
-        """How much the policy likes a reply: Submit with one box left, else the next box; after it the other of the two."""
+        """How much the policy likes a reply: Submit where one box is left, else the next box; then the other."""
         early = len(self.left) <= 1
         name = re.search("'(.+?)'", choice)[1]
         return {"Submit": 8 if early else 4, (self.left or self.wanted)[0]: 4 if early else 8}.get(name, 2**-6)
@@ -239,6 +239,10 @@ async def decide(preset: str, monkeypatch, broken: dict, **how):
     before = Step(observation=seen("[1] link 'elsewhere'"), decision=did("wait"))
     history = [before] * SMOKE.wmla.preset(preset).skip_steps
     return await policy.act(TASK, history, seen(PAGE)), policy
+
+
+def test_every_preset_is_listed_with_what_it_asks():
+    assert sorted(ASKS) == sorted(PRESETS)
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -46,7 +46,8 @@ def quality_by_depth(frame: pd.DataFrame) -> Figure:
 
     Rows of the paper's Table 2 may stand in it, with values from 0 to 1 and nan intervals.
     """
-    metrics = list(dict.fromkeys(frame["metric"]))
+    known = [m for m in DEPTH_METRICS if m in set(frame["metric"])]
+    metrics = list(dict.fromkeys([*known, *frame["metric"]]))
     columns = min(len(metrics), 4)
     lines = -(-len(metrics) // columns)
     figure = Figure(figsize=(2.7 * columns, 2.6 * lines + 0.5), layout="constrained")
@@ -57,17 +58,18 @@ def quality_by_depth(frame: pd.DataFrame) -> Figure:
         rows = frame[frame["metric"] == metric]
         for place, model in enumerate(models):
             part = rows[rows["model"] == model].sort_values("depth")
+            if part.empty:
+                continue
             xs = [depths.index(d) + 0.1 * (place - (len(models) - 1) / 2) for d in part["depth"]]
             panel.plot(xs, 100 * part["value"], color=colour(model), linewidth=1)
             for x, row in zip(xs, part.itertuples(), strict=True):
                 _interval(panel, x, row.value, row.low, row.high, colour(model), upright=True, label=model)
         counts = rows.groupby("depth")["n"].max().reindex(depths)
         panel.set_xticks(range(len(depths)), [f"{d}\nn = {n:.0f}" if n == n else str(d) for d, n in counts.items()])
-        panel.set(title=metric, ylim=(-3, 103))
+        panel.set(title=metric, ylim=(-3, 103), xlim=(-0.5, len(depths) - 0.5), xlabel="depth of the walk")
         panel.set_ylabel("%, lower is better" if metric in LOWER_IS_BETTER else f"%, {UP}", fontsize=7)
     for panel in panels[len(metrics) :]:
         panel.set_visible(False)
-    figure.supxlabel("depth: pages imagined one from another", fontsize=9)
     _legend(figure, columns=4)
     return figure
 

@@ -260,7 +260,7 @@ def iteration_table(success: pd.DataFrame) -> pd.DataFrame:
 def ledger_table(ledger: pd.DataFrame, truth: Mapping[str, int] | None) -> pd.DataFrame:
     """What became of the imagined rollouts: counted, outcome, n, of, rate, low, high (fractions).
 
-    `ledger` has the columns task, outcome, n of notebook 03; `truth` its counts {replayed, true}.
+    `ledger` has the columns of `synthesis.ledger`; `truth` its counts {replayed, true}.
     The rows of `counted` = imagined are shares of all rollouts; the one of `counted` = replayed
     is the truth rate: accepted rollouts whose actions succeed in the real page.
     """

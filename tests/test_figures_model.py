@@ -1,0 +1,62 @@
+"""The figures of world models and look-ahead draw what they are given: points, intervals, axes and counts."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from wevo_nb import figures_model, paper, synthesis
+from wevo_nb.report_card import COLUMNS
+
+
+def card(model: str, depth: int, metric: str, value: float) -> dict:
+    return dict(zip(COLUMNS, (model, "change", depth, metric, 40, value, value - 0.1, value + 0.1), strict=True))
+
+
+CARD = pd.DataFrame(
+    [card(m, d, metric, v / d) for m, v in (("copy_page", 0.3), ("iteration_1", 0.6)) for d in (1, 2, 3)
+     for metric in ("exact_match", "hallucinated_facts", "parses")]
+)  # fmt: skip
+
+
+def test_lengths_of_rows_with_the_limit():
+    frame = pd.DataFrame({"outcome": ["changed", "same", "changed"], "tokens": [100, 50, 300], "max_length": 512})
+    [panel] = figures_model.tokens_a_row(frame).axes
+    assert panel.lines[0].get_xdata()[0] == 512
+    assert [text.get_text() for text in panel.get_legend().get_texts()] == ["changed (2)", "same (1)", "max_length"]
+
+
+def test_quality_by_depth_stands_beside_the_papers_grades():
+    frame = figures_model.depth_frame(CARD, paper.table_2())
+    drawn = figures_model.quality_by_depth(frame)
+    panels = {panel.get_title(loc="left"): panel for panel in drawn.axes if panel.get_visible()}
+    assert list(panels) == ["exact_match", "hallucinated_facts", "STR, paper", "Sim, paper", "OA, paper"]
+    assert "lower is better" in panels["hallucinated_facts"].get_ylabel()
+    ours = panels["exact_match"].lines[0]
+    assert list(ours.get_ydata()) == pytest.approx([30, 15, 10])
+    reported = panels["STR, paper"].lines[0]
+    assert list(reported.get_ydata()) == pytest.approx([75.96, 57.80, 51.24, 50.54])  # Table 2, iter-2 by depth
+    assert [t.get_text() for t in panels["exact_match"].get_xticklabels()][:2] == ["1\nn = 40", "2\nn = 40"]
+
+
+def test_truth_by_threshold_draws_only_what_was_replayed():
+    frame = pd.DataFrame(synthesis.truth_by_threshold([(0.6, False), (0.8, True), (0.8, True)]))
+    [panel] = figures_model.truth_by_threshold(frame).axes
+    points = [(c[0].get_xdata()[0], c[0].get_ydata()[0]) for c in panel.containers]
+    assert points == [(0.5, pytest.approx(200 / 3)), (0.6, pytest.approx(200 / 3)), (0.7, 100), (0.8, 100)]
+    assert panel.get_xticklabels()[-1].get_text() == "0.95\n0 kept"
+
+
+def test_a_grid_has_a_panel_for_each_axis_of_each_source():
+    drawn = figures_model.lookahead_grid(paper.grids())
+    by_k, by_depth = drawn.axes
+    assert list(by_k.lines[0].get_xdata()) == [2, 3, 5]
+    assert list(by_k.lines[0].get_ydata()) == pytest.approx([48.62, 51.37, 50.73])  # Table 4
+    assert list(by_depth.lines[0].get_ydata()) == pytest.approx([42.49, 46.24, 51.37])  # Table 1
+    assert by_k.get_title(loc="left") == "paper, reported (n = 473)"
+
+
+@pytest.mark.parametrize("draw", ["tokens_a_row", "quality_by_depth", "truth_by_threshold", "lookahead_grid"])
+def test_nothing_to_draw_is_said(draw):
+    figure = getattr(figures_model, draw)(pd.DataFrame())
+    assert figure.texts[0].get_text() == f"{draw}: nothing to draw yet"
