@@ -85,7 +85,7 @@ def choose(planned: list[Planned], only: list[str], iteration: int | None, overr
 
     Raises ParamsError where nothing is left, or the question has no sense.
     """
-    only = [asked.zfill(2) for asked in only]
+    only = [part.strip().zfill(2) for asked in only for part in asked.split(",")]
     for asked in only:
         if not any(notebook.startswith(asked) for notebook in NOTEBOOKS):
             raise ParamsError(f"--only {asked} names no notebook: take one of {', '.join(n[:2] for n in NOTEBOOKS)}")
