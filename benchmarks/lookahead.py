@@ -53,6 +53,10 @@ PARTS = ("decisions", "episodes", "pages")
 LATENCY = 0.1  # seconds a call of the server
 WIDTHS, DEPTHS = (2, 3, 5), (1, 2, 3)  # k and d
 EPISODES, STEPS = 8, 5  # at once, and actions of each
+TASKS = (  # of MiniWoB++, in which an action changes the page without ending the episode
+    "navigate-tree", "click-tab-2", "choose-list", "email-inbox", "click-checkboxes", "click-collapsible-2",
+    "login-user", "social-media",
+)  # fmt: skip
 PARAMS = {"policy": {"reply": "generate", "prompt": "full"}, "world_model": {"target": "page", "rationale": False}}
 
 
@@ -205,10 +209,10 @@ async def cost_of_pages(model: Model, found: Sequence[Transition], params: World
 
 
 def changed_pages(sizes: Sizes) -> list[Transition]:
-    """Real transitions that change the page, spread over the demo's training tasks, as a random walk meets them."""
+    """Real transitions that change the page, spread over TASKS, as a random walk meets them."""
     params = load_params("demo").params
     with MiniWoB() as suite:
-        tasks = [t for name in params.tasks.train for t in suite.draw(name, "train", 0, sizes.seeds)]
+        tasks = [t for name in TASKS for t in suite.draw(name, "train", 0, sizes.seeds)]
         run = walk(suite, RandomPolicy(params.policy), tasks, params, contexts=2, most=params.tasks.max_steps)
         trajectories, _, _ = asyncio.run(run)
     found = [one for one in transitions(trajectories) if one.outcome == "changed"]

@@ -277,6 +277,7 @@ async def test_a_stop_that_the_world_model_cannot_judge_is_unscored():
     lookahead = look_ahead(model, policy=Scripted(lambda request: next(written)), params=FREE, k=2)
     decision = await lookahead.act(TASK, (), seen(PAGE))
     assert [c.score for c in decision.candidates] == [None, None] and decision.action.verb == "stop"
+    assert decision.candidates[0].imagined == (PAGE,)  # and no chance of success, which was not told
 
 
 @pytest.mark.parametrize(("kind", "score"), [("veto", 1.0), ("likelihood", 0.5 * 0.75)])

@@ -314,6 +314,7 @@ async def test_a_walk_goes_on_from_what_was_imagined():
     rows = walk_card([second], model="m", target="change")
     here = at(rows, 2)  # the step is right, on a page that has A and the text wrong
     assert here["changed_f1"] == (1, 1.0) and here["exact_match"] == (1, 0.0)
+    assert here["copied"] == (1, pytest.approx(5 / 6))  # all but B, of the page that was imagined before
     assert here["element_f1"] == (1, pytest.approx(8 / 12)) and here["teacher_forced_exact_match"] == (1, 1.0)
 
 

@@ -205,7 +205,7 @@ def test_a_row_that_is_too_long_is_named_before_anything_is_loaded(tmp_path):
     long = ROWS[0]._replace(reply="click " * 300, task="email-inbox")
     length = row_lengths([long], load_tokenizer(find_model("tiny")))[0]
     message = (
-        rf"1 of 9 rows are longer than max_length 100: email-inbox \({length} tokens\): raise max_length, or lower"
+        rf"1 of 9 rows are longer than max_length: rows 8 \(email-inbox, {length} tokens\): raise max_length above 100"
     )
     with pytest.raises(RowError, match=message):
         fit(tmp_path, [*ROWS, long], PARAMS.model_copy(update={"max_length": 100}))

@@ -59,7 +59,7 @@ def run(
     run: Run = None,
     iterations: Annotated[int | None, typer.Option("--iterations", "-n", help="Rounds of self-improvement.")] = None,
     only: Annotated[
-        list[str] | None, typer.Option("--only", "-o", metavar="NN", help="Only this notebook, e.g. 02; repeatable.")
+        list[str] | None, typer.Option("--only", "-o", metavar="NN", help="Only these notebooks, e.g. 02 or 04,05.")
     ] = None,
     iteration: Annotated[int | None, typer.Option("--iteration", "-i", help="With --only: of this iteration.")] = None,
     settings: Settings = None,

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from wevo_nb.facts import facts_of, facts_on
@@ -36,7 +37,7 @@ from wevo_nb.free_walks import Predict, Walked
 from wevo_nb.metrics import wilson
 from wevo_nb.observation import CLICKABLE, bodies_of, changed_bodies, parse_page
 from wevo_nb.schema import Action, Observation
-from wevo_nb.targets import AFTERWARDS, WORDS, known_facts
+from wevo_nb.targets import AFTERWARDS, WORDS
 from wevo_nb.transitions import NO_PAGE, Situation, Transition, outcome_counts
 from wevo_nb.world_model import Prediction
 
@@ -196,14 +197,14 @@ def _page_rows(cases: Sequence[Case]) -> list[dict]:
         ratio("element_f1", [_f1_parts(*_elements(c)) for c in going]),
         ratio("changed_f1", [_f1_parts(*_changes(c)) for c in going]),
         ratio("copied", [_copied(c) for c in drawn]),
-        ratio("hallucinated_controls", [_invented(_controls(c.page), _shown_controls(c)) for c in drawn]),
-        ratio("hallucinated_facts", [_invented(facts_on(c.page), _shown_facts(c)) for c in drawn]),
+        ratio("hallucinated_controls", [_invented(_controls(c.page), _shown(c)[0]) for c in drawn]),
+        ratio("hallucinated_facts", [_invented(facts_on(c.page), _shown(c)[1]) for c in drawn]),
     ]
 
 
 def _sentence_rows(cases: Sequence[Case]) -> list[dict]:
     said = [c for c in cases if c.prediction.outcome == "changed" and c.page and not c.transition.following.done]
-    return [ratio("hallucinated_facts", [_invented(_facts_said(c.page), _shown_facts(c)) for c in said])]
+    return [ratio("hallucinated_facts", [_invented(_facts_said(c.page), _shown(c)[1]) for c in said])]
 
 
 def _meant(action: Action | None, page: str) -> tuple[int, str] | None:
@@ -246,14 +247,24 @@ def _real_pages(transition: Transition) -> list[str]:
     return [*(step.observation.text for step in history), page.text, transition.following.text]
 
 
-def _shown_controls(case: Case) -> set[tuple[str, str]]:
-    return {control for page in _real_pages(case.transition) for control in _controls(page)}
+def _shown(case: Case) -> tuple[set[tuple[str, str]], set[str]]:
+    """Controls and facts that are not invented: those of the real pages, and facts that the goal holds or are typed."""
+    task, _, _, action = case.transition.situation
+    controls, facts = zip(*map(_shows, _real_pages(case.transition)), strict=True)
+    return set().union(*controls), _with_parts(facts_of(f"{task.goal}\n{action.text}")).union(*facts)
 
 
-def _shown_facts(case: Case) -> set[str]:
-    """What is no invention: known before (targets.known_facts), or anywhere on a real page, controls included."""
-    shown = [f"{e.name}\n{e.properties}" for page in _real_pages(case.transition) for e in parse_page(page)]
-    return known_facts(case.transition.situation) | facts_of("\n".join(shown))
+@lru_cache(maxsize=4096)  # a page is asked about once a later step, model and depth
+def _shows(page: str) -> tuple[frozenset, frozenset]:
+    """The controls and the facts of a real page."""
+    told = facts_of("\n".join(f"{e.name}\n{e.properties}" for e in parse_page(page)))
+    return frozenset(_controls(page)), frozenset(_with_parts(told))
+
+
+def _with_parts(facts: set[str]) -> set[str]:
+    """With a name its parts: `Bob` is told by a goal that says `Pay Bob`."""
+    words = [fact.split(" ") for fact in facts]
+    return {" ".join(w[i:j]) for w in words for i in range(len(w)) for j in range(i + 1, len(w) + 1)}
 
 
 def _facts_said(page: str) -> set[str]:
