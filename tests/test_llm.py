@@ -36,7 +36,10 @@ class Server:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 outer.asked.append(body)
                 outer.keys.append(self.headers["Authorization"])
-                message = {"role": "assistant", "content": outer.reply(body)}
+                try:
+                    message = {"role": "assistant", "content": outer.reply(body)}
+                except ValueError:
+                    return self.send_error(400)
                 choices = [
                     {"index": i, "message": message, "finish_reason": outer.finish} for i in range(body.get("n") or 1)
                 ]
@@ -189,6 +192,28 @@ async def test_a_server_error_names_model_and_url(server):
     server.status = 500
     with pytest.raises(CallFailed, match=f"m at {server.url}: .*500"):
         await ask(model, Request(messages=HELLO))
+
+
+async def test_of_several_calls_one_may_fail_and_then_only_its_replies_are_missing(server):
+    """An unanswered call is nobody's 0 and nobody else's loss; if every call fails, that is an error."""
+    refused = []
+
+    def reply(body):
+        if body["messages"][0]["content"] in refused:
+            raise ValueError("refused")
+        return body["messages"][0]["content"].upper()
+
+    server.reply, model = reply, server.model()
+    await model.check()
+    asked = [Request(messages=({"role": "user", "content": word},), n=2) for word in "ab"]
+    refused[:] = "a"
+    assert [[(r.text, r.finish) for r in replies] for replies in await model(asked)] == [
+        [("", "failed")] * 2,
+        [("B", "stop")] * 2,
+    ]
+    refused[:] = "ab"
+    with pytest.raises(CallFailed, match="400"):
+        await model(asked)
 
 
 async def test_no_server_is_told_with_the_cure():

@@ -24,8 +24,14 @@ def facts_of(text: str) -> set[str]:
     return {found[0] for found in FACTS.finditer(text)}
 
 
+def with_parts(facts: set[str]) -> set[str]:
+    """With a name its parts: `Bob` is told by a goal that says `Pay Bob`."""
+    words = [fact.split(" ") for fact in facts]
+    return {" ".join(w[i:j]) for w in words for i in range(len(w)) for j in range(i + 1, len(w) + 1)}
+
+
 def facts_on(page: str) -> set[str]:
-    """The facts of a page: of everything but its controls."""
+    """The facts of a page: of everything but its controls and our own notes on it."""
     return set().union(*(facts_of(unquote(name)) for name in _told(page)))
 
 
@@ -46,4 +52,4 @@ def mask(page: str, known: Iterable[str]) -> str:
 def _told(page: str) -> list[str]:
     """The quoted names of the elements that are no control."""
     found = (LINE.match(line) for line in page.split("\n"))
-    return [m[4] for m in found if m and m[4] and m[3] not in CLICKABLE]
+    return [m[4] for m in found if m and m[4] and m[3] not in CLICKABLE and m[3] != "note"]

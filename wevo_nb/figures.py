@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 BLUE, SKY, ORANGE, GREY, GREEN, PINK, YELLOW = "#0072B2 #56B4E9 #D55E00 #6E6E6E #009E73 #CC79A7 #E69F00".split()
 COLOURS = {  # the first pattern found in a method's name gives its colour
-    "best_of_k": PINK, "webdreamer|untrained": YELLOW, "wmla.*[2-9]": "#00614A", "iteration_1": "#7FCDBB",
+    "best_of_k": PINK, "webdreamer|untrained": YELLOW, "wmla.*[2-9]|real page": "#00614A", "iteration_1": "#7FCDBB",
     "wmla|iteration_": GREEN,
     "webevolver": ORANGE, "synthetic|no_world_model": "#8C6D31", "majority|gpt-4o": "#B5B5B5", "explorer": "#B35C9E",
     "more_real|real_only": "#3B6FA0", "mixed": "#E8A36B", "self.improve.*[3-9]": "#08306B", "self.improve.*2": BLUE,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from matplotlib.figure import Figure
 
 from wevo_nb.figures import BLUE, GREY, ORANGE, UP, _interval, _legend, _styled, colour
-from wevo_nb.report_card import LOWER_IS_BETTER
+from wevo_nb.report_card import LOWER_IS_BETTER, TEACHER_FORCED
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,10 +75,19 @@ def quality_by_depth(frame: pd.DataFrame) -> Figure:
 
 
 def depth_frame(card: pd.DataFrame, table_2: pd.DataFrame) -> pd.DataFrame:
-    """The frame of `quality_by_depth`: DEPTH_METRICS of a report card, then the grades of `paper.table_2`."""
+    """The frame of `quality_by_depth`: DEPTH_METRICS of a report card, then the grades of `paper.table_2`.
+
+    The newest model stands there twice: `<model>, real page` is predicted at the same places, but
+    from the real page. What its free walk loses is the difference of the two; depth 1 are other
+    places, all that is held out.
+    """
     import pandas as pd
 
-    ours = card[card["metric"].isin(DEPTH_METRICS)].assign(depth=lambda rows: rows["depth"].astype(str))
+    newest = card["model"].iloc[-1] if len(card) else ""
+    forced = card[card["metric"].str.startswith(TEACHER_FORCED) & (card["model"] == newest)]
+    forced = forced.assign(metric=forced["metric"].str.removeprefix(TEACHER_FORCED), model=f"{newest}, real page")
+    ours = pd.concat([card, forced], ignore_index=True)
+    ours = ours[ours["metric"].isin(DEPTH_METRICS)].assign(depth=lambda rows: rows["depth"].astype(str))
     graded = table_2[table_2["depth"] != "all"].assign(
         metric=lambda rows: rows["metric"] + ", paper",
         model="paper iter-2",

@@ -8,14 +8,12 @@ prompts are ours, the paper's were not published. Gives tidy rows; writes nothin
 
 from __future__ import annotations
 
-import json
 import random
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from wevo_nb.llm import Model, Reply, Request
+from wevo_nb.llm import Model, Reply, Request, read_json
 from wevo_nb.metrics import paired
 from wevo_nb.observation import bodies_of
 from wevo_nb.params import PolicyParams
@@ -124,12 +122,8 @@ def grade_rows(grades: Sequence[Grade], *, model: str, target: str, depth: int =
 
 def read_grades(reply: Reply) -> tuple[dict[str, float | None], str | None]:
     """Scores and error out of one JSON reply, fenced or not; None for each that it does not give, or not rightly."""
-    text = re.sub(r"^```(?:json)?|```$", "", reply.text.strip()).strip()
-    try:
-        found = json.loads(text) if reply.finish == "stop" else {}
-    except ValueError:
-        found = {}
-    found = found if isinstance(found, dict) else {}
+    told = read_json(reply)
+    found = told if isinstance(told, dict) else {}
     given = {scale: found.get(scale) for scale in GRADER_SCALES}
     fits = {s: isinstance(v, (int, float)) and not isinstance(v, bool) and 0 <= v <= 100 for s, v in given.items()}
     error = found.get("error")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -39,7 +40,7 @@ class Reply(Record):
     """One answer. `logprobs`: of each choice, normalised over them, where the engine knows it."""
 
     text: str
-    finish: Literal["stop", "length"] = "stop"
+    finish: Literal["stop", "length", "failed"] = "stop"  # failed: one of several calls, the others came through
     logprobs: tuple[float, ...] | None = None
 
 
@@ -94,6 +95,15 @@ class CallFailed(ModelError):
     """One call that a model which is there did not answer, retries included."""
 
 
+def read_json(reply: Reply) -> object:
+    """What a reply says in JSON, fenced or not; None where it is cut off or no JSON."""
+    text = re.sub(r"^```(?:json)?|```$", "", reply.text.strip()).strip()
+    try:
+        return json.loads(text) if reply.finish == "stop" else None
+    except (ValueError, RecursionError):  # the latter: brackets within brackets without end
+        return None
+
+
 async def ask(model: Model, request: Request) -> Reply:
     """The first reply to one request."""
     [[reply, *_]] = await model([request])
@@ -120,7 +130,16 @@ class EndpointModel:
     async def __call__(self, requests: Sequence[Request]) -> list[list[Reply]]:
         if not self._checked:
             await self.check()
-        return list(await asyncio.gather(*(self._answer(request) for request in requests)))
+        answers = await asyncio.gather(*(self._answer(request) for request in requests), return_exceptions=True)
+        problems = [answer for answer in answers if isinstance(answer, BaseException)]
+        for problem in problems:
+            if not isinstance(problem, CallFailed) or len(problems) == len(answers):
+                raise problem
+        failed = lambda request: [Reply(text="", finish="failed")] * request.n  # noqa: E731
+        return [
+            failed(request) if isinstance(answer, CallFailed) else answer
+            for request, answer in zip(requests, answers, strict=True)
+        ]
 
     async def check(self):
         """Raises ModelError where the server is away or serves other models than ours."""
@@ -159,6 +178,8 @@ class EndpointModel:
             )
         except OpenAIError as problem:
             raise CallFailed(f"{self.name} at {self.role.url}: {problem}") from problem
+        if not answer.choices:
+            raise CallFailed(f"{self.name} at {self.role.url}: an answer without a choice")
         replies = [self._read(request, choice) for choice in answer.choices]
         used = answer.usage
         self.usage.add(

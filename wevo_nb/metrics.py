@@ -183,7 +183,7 @@ def lookahead_table(trajectories_by_arm: Mapping[str, Iterable[Trajectory]], arm
             row |= {key: mean(key) for key in ("calls", "tokens", "seconds", "steps")}
             ahead = [d for d in decisions if d.candidates]
             row["decisions"] = len(decisions)
-            row["overruled"] = sum(not d.candidates[0].reply.startswith(d.reply) for d in ahead)
+            row["overruled"] = sum(not d.fell_back and not d.candidates[0].reply.startswith(d.reply) for d in ahead)
             row["fell_back"] = sum(bool(d.fell_back) for d in decisions)
             rows.append(row)
     return pd.DataFrame(rows, columns=LOOKAHEAD_COLUMNS)

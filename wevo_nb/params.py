@@ -34,6 +34,7 @@ FINAL_ARMS = {
 }
 POLICIES = re.compile(rf"random|zero_shot|self_improve_(\d+)|{'|'.join(FINAL_ARMS)}")
 WMLA = re.compile(r"wmla(?:_k([2-9]|\d\d))?_d([1-9])")
+FREE = ("wmla.grid", "wmla.presets")  # mappings whose keys the base does not list; their section checks them
 
 
 class ParamsError(ValueError):
@@ -240,6 +241,8 @@ class LookAheadParams(Section):
             raise ValueError(
                 f"depth {self.depth} with imagination {self.imagination}: depth 0 is no imagination, and the reverse"
             )
+        if self.search == "tree" and self.scorer not in ("llm", "value"):
+            raise ValueError(f"search tree with scorer {self.scorer}: it reads real pages, take scorer llm or value")
         if self.imagination == "free_text" and self.scorer != "llm":
             raise ValueError(f"scorer {self.scorer} cannot read a free text: take scorer llm, or the world model")
         return self
@@ -264,7 +267,15 @@ class WMLAParams(LookAheadParams):
         unknown = sorted(set(different) - set(own))
         if unknown:
             raise ValueError(f"preset {name}: unknown {', '.join(unknown)}; known are {', '.join(own)}")
-        return LookAheadParams(**own | different)
+        try:
+            return LookAheadParams(**own | different)
+        except ValidationError as error:
+            told = [
+                (".".join(map(str, e["loc"])), e["input"], e["msg"].removeprefix("Value error, "))
+                for e in error.errors()
+            ]
+            said = "; ".join(f"{key} is {value!r}: {message}" if key else message for key, value, message in told)
+            raise ValueError(f"preset {name}: {said}") from None
 
     @model_validator(mode="after")
     def _presets_hold(self):
@@ -301,6 +312,12 @@ class Params(Section):
         last = self.sft.arms[-1:] or improved[-1:]
         ahead = tuple(f"{policy}+{preset}" for policy in last for preset in ("wmla_d1", "best_of_k"))
         return tuple(dict.fromkeys(("zero_shot", *improved, *self.sft.arms, *ahead, *self._grid())))
+
+    @model_validator(mode="after")
+    def _a_grid_has_policies(self):
+        if self.wmla.grid and not self.wmla.grid.get("policy"):
+            raise ValueError("wmla.grid names no policy: e.g. {policy: [webevolver], k: [2, 3, 5], depth: [1, 2]}")
+        return self
 
     def _grid(self) -> tuple[str, ...]:
         grid = self.wmla.grid
@@ -488,7 +505,7 @@ def _refuse_unknown(values: dict, known: dict, layer: str, prefix: str = ""):
             near = difflib.get_close_matches(str(key), [str(k) for k in known], n=1)
             hint = f"; did you mean {prefix}{near[0]}?" if near else f"; known here: {', '.join(map(str, known))}"
             raise ParamsError(f"unknown key {prefix}{key} (from {layer}){hint}")
-        if isinstance(known[key], dict) and isinstance(value, dict):
+        if isinstance(known[key], dict) and isinstance(value, dict) and f"{prefix}{key}" not in FREE:
             _refuse_unknown(value, known[key], layer, f"{prefix}{key}.")
 
 

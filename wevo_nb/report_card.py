@@ -32,7 +32,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from wevo_nb.facts import facts_of, facts_on
+from wevo_nb.facts import facts_of, facts_on, with_parts
 from wevo_nb.free_walks import Predict, Walked
 from wevo_nb.metrics import wilson
 from wevo_nb.observation import CLICKABLE, bodies_of, changed_bodies, parse_page
@@ -251,20 +251,14 @@ def _shown(case: Case) -> tuple[set[tuple[str, str]], set[str]]:
     """Controls and facts that are not invented: those of the real pages, and facts that the goal holds or are typed."""
     task, _, _, action = case.transition.situation
     controls, facts = zip(*map(_shows, _real_pages(case.transition)), strict=True)
-    return set().union(*controls), _with_parts(facts_of(f"{task.goal}\n{action.text}")).union(*facts)
+    return set().union(*controls), with_parts(facts_of(f"{task.goal}\n{action.text}")).union(*facts)
 
 
 @lru_cache(maxsize=4096)  # a page is asked about once a later step, model and depth
 def _shows(page: str) -> tuple[frozenset, frozenset]:
     """The controls and the facts of a real page."""
     told = facts_of("\n".join(f"{e.name}\n{e.properties}" for e in parse_page(page)))
-    return frozenset(_controls(page)), frozenset(_with_parts(told))
-
-
-def _with_parts(facts: set[str]) -> set[str]:
-    """With a name its parts: `Bob` is told by a goal that says `Pay Bob`."""
-    words = [fact.split(" ") for fact in facts]
-    return {" ".join(w[i:j]) for w in words for i in range(len(w)) for j in range(i + 1, len(w) + 1)}
+    return frozenset(_controls(page)), frozenset(with_parts(told))
 
 
 def _facts_said(page: str) -> set[str]:

@@ -8,13 +8,11 @@ likelihood. Used by notebook 05. Paper: section 3.4.
 
 from __future__ import annotations
 
-import json
 import math
-import re
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from wevo_nb.llm import Model, Reply, Request
+from wevo_nb.llm import Model, Reply, Request, read_json
 from wevo_nb.params import LookAheadParams
 from wevo_nb.prompts import SCORER, SCORER_JSON, SCORER_REPLIES, VALUE, VALUE_REPLIES, scorer_messages
 from wevo_nb.schema import Decision, Observation, Step, Task
@@ -132,13 +130,7 @@ class ModelScorer:
 
 def read_score(reply: Reply) -> float | None:
     """A number from 0 to 1 out of a reply: alone, or under `score` in JSON, fenced or not. None: unscored."""
-    if reply.finish != "stop":
-        return None
-    text = re.sub(r"^```(?:json)?|```$", "", reply.text.strip()).strip()
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):  # the latter: brackets within brackets without end
-        return None
+    found = read_json(reply)
     if isinstance(found, dict):
         found = found.get("score")
     if isinstance(found, bool) or not isinstance(found, (int, float)) or not 0 <= found <= 1:

@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from wevo_nb.facts import facts_of, facts_on, mask
+from wevo_nb.facts import facts_of, facts_on, mask, with_parts
 from wevo_nb.llm import Model, Request
 from wevo_nb.observation import apply_changes, bodies_of, changes, is_page, number, quote
 from wevo_nb.params import WorldModelParams
@@ -78,7 +78,8 @@ def target_text(transition: Transition, params: WorldModelParams, said: Mapping[
 def known_facts(situation: Situation) -> set[str]:
     """What may stand on the next page without having been invented: the goal, what is typed, every page so far."""
     pages = [*(step.observation.text for step in situation.history), situation.observation.text]
-    return facts_of(f"{situation.task.goal}\n{situation.action.text}").union(*map(facts_on, pages))
+    told = facts_of(f"{situation.task.goal}\n{situation.action.text}").union(*map(facts_on, pages))
+    return with_parts(told)
 
 
 def read_page(before: str, reply: str, target: str) -> tuple[str, bool]:

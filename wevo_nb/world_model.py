@@ -60,7 +60,8 @@ async def predict(
         for m, text, s in zip(prompts, begun, seeds, strict=True)
     ]
     answers = [replies[0] for replies in await model(asked)]
-    chosen = [next((o for o, word in WORDS.items() if word == answer.text), None) for answer in answers]
+    outcomes = {word: outcome for outcome, word in WORDS.items()}
+    chosen = [outcomes.get(answer.text) if answer.finish == "stop" else None for answer in answers]
     drawn = [i for i, outcome in enumerate(chosen) if outcome == "changed" and pages]
     texts = await model(
         [
