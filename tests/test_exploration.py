@@ -79,13 +79,34 @@ def test_the_table_has_the_columns_of_the_contract_and_no_value_where_nothing_te
 
 
 def test_an_interval_takes_the_decisions_of_one_episode_as_one_draw():
+    """Episodes of entropy (1.0), (0.7, 0.8), (0.9, 1.0, 1.0): mean 0.9; their sums are 0.1, -0.3, 0.2 from it."""
+    page = (A, "click [1]") * 3
+    episodes = [told(walk(task(seed=n), *page[: 2 * n], B), *e) for n, e in
+                ((1, (1.0,)), (2, (0.7, 0.8)), (3, (0.9, 1.0, 1.0)))]  # fmt: skip
+    half = Z * math.sqrt((0.1**2 + 0.3**2 + 0.2**2) * 3 / 2) / 6
+    row = rows({1: episodes}).loc[(1, "entropy"), ["value", "low", "high"]]
+    assert row.tolist() == pytest.approx([0.9, 0.9 - half, 0.9 + half])
+
+
+def test_intervals_stay_where_values_can_be_and_counts_have_none():
     table = rows({1: FIRST, 2: SECOND})
-    half = Z * math.sqrt((0.5**2 + 0.5**2) * 2) / 3  # 1.0 is 0.5 above one mean, 0.5 + 0.0 is 0.5 below two
-    assert table.loc[(1, "entropy"), ["low", "high"]].tolist() == pytest.approx([0.5 - half, 0.5 + half])
+    ends = lambda iteration, metric: table.loc[(iteration, metric), ["low", "high"]].tolist()  # noqa: E731
     half = Z * math.sqrt(2 * 0.5**2 * 2) / 2  # a page with 2 actions, one with 1
-    assert table.loc[(2, "actions_per_page"), ["low", "high"]].tolist() == pytest.approx([1.5 - half, 1.5 + half])
-    assert table.loc[(1, "acceptance"), ["low", "high"]].tolist() == pytest.approx([0.0945, 0.9055], abs=1e-4)  # Wilson
-    assert table.loc[(1, "new_tasks"), ["low", "high"]].isna().all()
+    assert ends(2, "actions_per_page") == pytest.approx([1.5 - half, 1.5 + half])
+    half = Z * math.sqrt(2 * (1 / 3) ** 2 * 2) / 2  # 1 and 1/3; the other end would lie above 1
+    assert ends(2, "similarity") == pytest.approx([2 / 3 - half, 1.0])
+    assert ends(1, "acceptance") == pytest.approx([0.0945, 0.9055], abs=1e-4)  # Wilson
+    for iteration, metric in ((1, "new_tasks"), (1, "distinct_pages"), (1, "actions_per_page")):  # one page: no spread
+        assert all(map(math.isnan, ends(iteration, metric)))
+
+
+def test_the_interval_of_pages_an_episode_counts_on_pages_that_were_not_seen():
+    """First: B and C seen once, A twice, so 1/2 x 2 x 1 / (2 x 2) = 1/4 unseen; second: E alone seen once, so none."""
+    table = rows({1: FIRST, 2: SECOND})
+    for iteration, variance in ((1, 3 - 3**2 / 3.25), (2, 3 + (2 / 3) ** 2 - (11 / 3) ** 2 / 4)):
+        value, low, high = table.loc[(iteration, "pages_per_episode"), ["value", "low", "high"]]
+        half = Z * math.sqrt(variance) / 2
+        assert (low, high) == (pytest.approx(value - half), pytest.approx(value + half))
 
 
 def test_a_third_iteration_is_compared_with_all_before_it():
@@ -131,8 +152,10 @@ KNOWN = pd.DataFrame(
         ("self_improve", 2, "acceptance", 0.43, 200, 0.36, 0.50),
         ("self_improve", 1, "entropy", 1.2, 500, 1.1, 1.3),
         ("self_improve", 2, "entropy", 0.4, 480, 0.35, 0.45),
-        ("self_improve", 1, "pages_per_episode", 2.0, 200, NAN, NAN),
-        ("self_improve", 2, "pages_per_episode", 2.5, 200, NAN, NAN),
+        ("self_improve", 1, "pages_per_episode", 2.0, 200, 1.9, 2.1),
+        ("self_improve", 2, "pages_per_episode", 2.5, 200, 2.3, 2.7),
+        ("self_improve", 1, "actions_per_page", 3.0, 1, NAN, NAN),
+        ("self_improve", 2, "actions_per_page", 2.0, 50, 1.9, 2.1),
         ("self_improve", 1, "similarity", NAN, 0, NAN, NAN),
         ("self_improve", 2, "similarity", 0.8, 190, 0.75, 0.85),
         ("self_improve", 1, "new_tasks", 5.0, 9, NAN, NAN),
@@ -147,6 +170,7 @@ def test_the_table_is_read_in_sentences():
         "self_improve, iterations 1 to 2: acceptance is level, 40% to 43% (n = 200, 200); "
         "entropy falls, 1.20 nats to 0.40 nats (n = 500, 480); "
         "the number of different pages an episode rises, 2.00 to 2.50 (n = 200, 200); "
+        "the number of different actions a page moves, 3.00 to 2.00 (n = 1, 50); "
         "similarity to earlier iterations is 0.80 in iteration 2 alone (n = 190). "
         "Tasks solved that no earlier iteration solved: 5, 0 (of 9, 9 that were tried). "
         "Level: the 95% interval of the change holds 0."

@@ -36,7 +36,7 @@ def stall_table(collections: Mapping[int, Sequence[Trajectory]], *, arm: str) ->
 
     `collections` maps iterations to the trajectories collected in them. A trajectory that its
     environment broke off is left out. low and high are a 95% interval, nan where `value` is a
-    count; `value` is nan where n is 0.
+    count or comes from one episode or page alone; `value` is nan where n is 0.
 
     - distinct_pages: different page texts seen; n episodes
     - pages_per_episode: the same an episode, in as many episodes as the smallest iteration has
@@ -55,7 +55,7 @@ def stall_table(collections: Mapping[int, Sequence[Trajectory]], *, arm: str) ->
     for iteration, group in whole.items():
         found = {
             "distinct_pages": (float(len(_pages_seen(group))), len(group), NAN, NAN),
-            "pages_per_episode": (_rarefied(group, fewest), len(group), NAN, NAN),
+            "pages_per_episode": _rarefied(group, fewest),
             "actions_per_page": _mean([[len(done)] for done in _actions_by_page(group)]),
             "similarity": _similarity(group, earlier),
             "entropy": _mean([[e for s in t.steps if (e := s.decision.entropy) is not None] for t in group]),
@@ -71,7 +71,7 @@ def describe_stall(table: pd.DataFrame) -> str:
     """What changes from the first iteration to the last, two sentences an arm, with values and n.
 
     `table` holds one `stall_table` or several on top of one another. A metric is level where the
-    95% interval of its change holds 0; what has no interval where it reads the same.
+    95% interval of its change holds 0; without an interval it moves, which says nothing.
     """
     said = []
     for arm, rows in table.groupby("arm", sort=False):
@@ -108,16 +108,24 @@ def _pages_seen(group: Sequence[Trajectory]) -> Counter[str]:
     )
 
 
-def _rarefied(group: Sequence[Trajectory], episodes: int) -> float:
+def _rarefied(group: Sequence[Trajectory], episodes: int) -> Estimate:
     """Different pages an episode, expected in `episodes` of the group's episodes drawn without replacement.
 
-    More episodes see fewer new pages each, so sizes must be alike to compare. A page is missed
-    where none of the episodes that saw it is drawn. Source: Hurlbert 1971, Ecology 52(4).
+    More episodes see fewer new pages each, so numbers must be alike to compare. A page is missed
+    where none of the episodes that saw it is drawn. The interval is for episodes drawn anew, with
+    Chao's estimate of the pages that nobody saw. Source: rarefaction of incidences, Colwell et al.
+    2012, Journal of Plant Ecology 5(1).
     """
-    if not episodes:
-        return NAN
-    missed = lambda seen: math.comb(len(group) - seen, episodes) / math.comb(len(group), episodes)  # noqa: E731
-    return sum(1 - missed(seen) for seen in _pages_seen(group).values()) / episodes
+    seen, total = _pages_seen(group), len(group)
+    if not episodes or not seen:
+        return (0.0 if episodes else NAN), total, NAN, NAN
+    met = [1 - math.comb(total - times, episodes) / math.comb(total, episodes) for times in seen.values()]
+    once, twice = (list(seen.values()).count(times) for times in (1, 2))
+    unseen = (total - 1) / total * once * (once - 1) / (2 * (twice + 1))
+    variance = sum(chance**2 for chance in met) - sum(met) ** 2 / (len(seen) + unseen)
+    half = Z95 * math.sqrt(max(variance, 0.0))
+    low, high = ((sum(met) + way * half) / episodes for way in (-1, 1))
+    return sum(met) / episodes, total, max(low, 0.0), high
 
 
 def _actions_by_page(group: Sequence[Trajectory]) -> list[set]:
@@ -143,7 +151,7 @@ def _similarity(group: Sequence[Trajectory], earlier: Sequence[Trajectory]) -> E
         done, others = done_in(trajectory), known.get(kind(trajectory.task))
         if done and others:
             largest.append([max(jaccard(done, other) for other in others)])
-    return _mean(largest)
+    return _mean(largest, most=1.0)
 
 
 def _acceptance(group: Sequence[Trajectory]) -> Estimate:
@@ -157,8 +165,8 @@ def _new_tasks(group: Sequence[Trajectory], earlier: Sequence[Trajectory]) -> Es
     return float(len(solved - before)), len({kind(t.task) for t in group}), NAN, NAN
 
 
-def _mean(groups: Sequence[Sequence[float]]) -> Estimate:
-    """The mean of all values, their number, and a 95% interval that takes each group, not each value, as one draw.
+def _mean(groups: Sequence[Sequence[float]], *, most: float = math.inf) -> Estimate:
+    """The mean of values from 0 to `most`, their number, and a 95% interval that takes each group as one draw.
 
     The interval is that of a ratio of sums over groups (Cochran 1977, Sampling Techniques, 6.4), so
     that the decisions of one episode do not count as independent; nan with fewer than two groups.
@@ -172,7 +180,7 @@ def _mean(groups: Sequence[Sequence[float]]) -> Estimate:
         return mean, n, NAN, NAN
     spread = sum((sum(values) - mean * len(values)) ** 2 for values in groups)
     half = Z95 * math.sqrt(spread * len(groups) / (len(groups) - 1)) / n
-    return mean, n, mean - half, mean + half
+    return mean, n, max(mean - half, 0.0), min(mean + half, most)
 
 
 def _change(rows: pd.DataFrame, name: str, form: str) -> str:
@@ -180,21 +188,20 @@ def _change(rows: pd.DataFrame, name: str, form: str) -> str:
     first, last = rows.iloc[0], rows.iloc[-1]
     if len(rows) == 1:
         return f"{name} is {form.format(last['value'])} in iteration {last['iteration']} alone (n = {last['n']})"
-    before, after = form.format(first["value"]), form.format(last["value"])
-    way = "is level" if before == after else _way(first, last)
-    return f"{name} {way}, {before} to {after} (n = {first['n']}, {last['n']})"
+    values = f"{form.format(first['value'])} to {form.format(last['value'])}"
+    return f"{name} {_way(first, last)}, {values} (n = {first['n']}, {last['n']})"
 
 
 def _way(first: Mapping, last: Mapping) -> str:
-    """falls, rises or is level. The interval of a change is put together from the two values' own.
+    """falls, rises, is level; moves where an interval is missing. That of a change is made of the two values' own.
 
     Source: Newcombe 1998, Statistics in Medicine 17, 873-890 (method 10; MOVER for means).
     """
     change = last["value"] - first["value"]
-    up = change > 0
-    near, far = ("high", "low") if up else ("low", "high")  # the ends that face one another
-    ends = (first[near] - first["value"], last[far] - last["value"])
-    within = 0.0 if any(map(math.isnan, ends)) else math.hypot(*ends)
+    near, far = ("high", "low") if change > 0 else ("low", "high")  # the ends that face one another
+    within = math.hypot(first[near] - first["value"], last[far] - last["value"])
+    if math.isnan(within):
+        return "moves"
     if abs(change) <= within:
         return "is level"
-    return "rises" if up else "falls"
+    return "rises" if change > 0 else "falls"
