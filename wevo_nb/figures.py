@@ -43,13 +43,13 @@ STYLE = {
 }  # fmt: skip
 UP = "higher is better"
 STALL = {  # metric of exploration.stall_table: title of its panel, unit and which way is which
-    "distinct_pages": ("different pages", "count; higher explores more"),
-    "pages_per_episode": ("different pages an episode", "count; higher explores more"),
-    "actions_per_page": ("different actions a page", "mean count; higher explores more"),
-    "similarity": ("similarity to the past", "Jaccard index; lower explores more"),
-    "entropy": ("entropy of the policy", "nats; higher explores more"),
-    "acceptance": ("acceptance", f"% of episodes; {UP}"),
-    "new_tasks": ("newly solved tasks", f"count; {UP}"),
+    "distinct_pages": ("different pages", "count\nhigher explores more"),
+    "pages_per_episode": ("pages an episode", "count\nhigher explores more"),
+    "actions_per_page": ("different actions a page", "mean count\nhigher explores more"),
+    "similarity": ("similarity to the past", "Jaccard index (0 to 1)\nlower explores more"),
+    "entropy": ("entropy of the policy", "nats\nhigher explores more"),
+    "acceptance": ("acceptance", f"% of episodes\n{UP}"),
+    "new_tasks": ("newly solved tasks", f"count\n{UP}"),
 }
 
 
@@ -328,11 +328,11 @@ def stall(frame: pd.DataFrame) -> Figure:
         ends = rows.groupby("iteration")["n"].agg(["min", "max"])
         counts = ["-".join(dict.fromkeys(map(str, pair))) for pair in ends.to_numpy()]
         panel.set_xticks(ends.index, [f"{i}\nn = {n}" for i, n in zip(ends.index, counts, strict=True)])
-        title, unit = STALL.get(metric, (metric, ""))
-        panel.set(title=title, ylabel=unit, ylim=(0, None), xlim=(ends.index[0] - 0.4, ends.index[-1] + 0.4))
+        (title, unit), top = STALL.get(metric, (metric, "")), panel.get_ylim()[1]
+        panel.set(title=title, ylabel=unit, xlabel="iteration", ylim=(-0.03 * top, 1.06 * top))
+        panel.set_xlim(ends.index[0] - 0.4, ends.index[-1] + 0.4)
     for panel in panels[len(parts) :]:
         panel.set_visible(False)
-    figure.supxlabel("iteration", fontsize=9)
     _legend(figure, columns=4)
     return figure
 
