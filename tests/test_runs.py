@@ -16,7 +16,18 @@ from stand_ins import task
 
 from wevo_nb.llm import Usage
 from wevo_nb.params import load_params
-from wevo_nb.runs import JSONL, StageError, open_stage, read_json, require_space, run_folder, set_aside, write_json
+from wevo_nb.runs import (
+    JSONL,
+    StageError,
+    link_tree,
+    open_stage,
+    read_json,
+    require_space,
+    run_folder,
+    same_rows,
+    set_aside,
+    write_json,
+)
 from wevo_nb.schema import Observation, Trajectory
 
 SMOKE = load_params("smoke")
@@ -258,3 +269,33 @@ def test_json_is_replaced_whole_and_progress_moves_with_the_bar(tmp_path):
     bar.update(3)
     bar.close()
     assert read_json(stage.folder / "progress.json")["n"] == 5
+
+
+def trained(name: str, rows: list, **overrides):
+    """A stage of notebook 04 that has written its rows."""
+    stage = open_stage("r", name, load_params("smoke", overrides).without("sft.arms"), sections=("sft", "llm"))
+    write_json(stage.path("rows.json"), rows)
+    return stage
+
+
+def test_the_same_rows_trained_the_same_way_are_found_and_others_are_not(outputs):
+    """What differs: the rows, the epochs, or that it is not finished. The arm itself is no difference."""
+    first = trained("iter-1/04_self_improve", ["a", "b"])
+    assert same_rows(trained("04_webevolver", ["a", "b"], **{"sft.arm": "webevolver"})) is None  # not finished
+    first.finish(metrics={})
+    assert same_rows(trained("04_mixed", ["a", "b"], **{"sft.arm": "mixed"})) == first.folder
+    assert same_rows(trained("04_explorer", ["b", "a"], **{"sft.arm": "explorer"})) is None
+    assert same_rows(trained("04_more_real", ["a", "b"], **{"sft.arm": "more_real", "sft.epochs": 9})) is None
+    assert same_rows(first) is None
+
+
+def test_a_linked_folder_shares_its_weights_and_nothing_else(tmp_path):
+    model = tmp_path / "model"
+    model.mkdir()
+    for name in ("model.safetensors", "config.json", ".lock"):
+        (model / name).write_text(name)
+    link_tree(model, tmp_path / "taken" / "model")
+    taken = tmp_path / "taken" / "model"
+    assert sorted(path.name for path in taken.iterdir()) == ["config.json", "model.safetensors"]
+    assert (taken / "model.safetensors").samefile(model / "model.safetensors")
+    assert not (taken / "config.json").samefile(model / "config.json")

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wevo_nb.params import ROOT, ParamsError, Resolved, flatten, load_params, merge, parse_arm
-from wevo_nb.runs import StageError, read_json, run_folder, signature, write_json
+from wevo_nb.runs import StageError, link_tree, read_json, run_folder, signature, write_json
 
 NOTEBOOKS = ("01_collect", "02_wm_train", "03_synthesize", "04_final_sft", "05_wmla", "06_analysis")
 NEED_BROWSER = ("01_collect", "03_synthesize", "05_wmla")
@@ -219,12 +219,7 @@ def branch(source: str, run: str, before: list[str]):
         raise StageError(f"--from {source}: run '{run}' has begun already; take another --run")
     for stage in before:
         if (run_folder(source) / stage).exists():
-            shutil.copytree(
-                run_folder(source) / stage,
-                run_folder(run) / stage,
-                copy_function=lambda old, new: (os.link if old.endswith(".safetensors") else shutil.copy2)(old, new),
-                ignore=shutil.ignore_patterns(".lock"),
-            )
+            link_tree(run_folder(source) / stage, run_folder(run) / stage)
     shutil.copy2(run_folder(source) / "run.json", run_folder(run) / "run.json")
 
 

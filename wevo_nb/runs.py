@@ -288,6 +288,29 @@ class JSONL:
         return [self.records[key] for key in sorted(self.records)]
 
 
+def link_tree(source: Path, target: Path):
+    """Copies a folder; weights are linked, for they are large and never written twice."""
+    link = lambda old, new: (os.link if old.endswith(".safetensors") else shutil.copy2)(old, new)  # noqa: E731
+    shutil.copytree(source, target, copy_function=link, ignore=shutil.ignore_patterns(".lock"), dirs_exist_ok=True)
+
+
+def same_rows(stage: Stage) -> Path | None:
+    """The folder of a finished stage of this run that trained on the very same rows in the very same way.
+
+    Rows are compared by `rows.json`, the way by the params of both stages, `sft.arm` apart: where an
+    arm has nothing of its own, its policy is one that is there already.
+    """
+    way = lambda spec: {**spec["params"], "sft": {**spec["params"]["sft"], "arm": ""}}  # noqa: E731
+    for path in sorted(run_folder(stage.run).glob("**/04_*/manifest.json")):
+        folder, spec = path.parent, read_json(path.parent / "params.json")
+        mine, other = stage.folder / "rows.json", folder / "rows.json"
+        if folder == stage.folder or ".old-" in str(folder) or not other.exists() or way(spec) != way(stage.spec):
+            continue
+        if sha256(mine) == sha256(other):
+            return folder
+    return None
+
+
 def require_space(folder: Path, gigabytes: float):
     """Raises StageError where the disk has no room for what a stage will write."""
     folder.mkdir(parents=True, exist_ok=True)
