@@ -241,7 +241,7 @@ def report(part: str, result: dict) -> str:
         worst = max(row["over_critical_path"] for row in rows)
         lines.append(f"at most {worst} times the critical path (aim: at most 1.15)")
     elif part == "episodes":
-        lines.append(f"{rows[0]['share_of_ideal']:.0%} of the ideal (aim: at least 90%)")
+        lines.append(f"{rows[0]['share_of_ideal']:.1%} of the ideal (aim: at least 90%)")
     else:
         page, change = rows
         ratios = [page[key] / change[key] for key in ("seconds_per_page", "tokens_per_page", "written_per_page")]

@@ -34,9 +34,10 @@ Estimate = tuple[float, int, float, float]  # value, n, and the ends of its 95% 
 def stall_table(collections: Mapping[int, Sequence[Trajectory]], *, arm: str) -> pd.DataFrame:
     """One row an iteration and metric: arm, iteration, metric, value, n, low, high.
 
-    `collections` maps iterations to the trajectories collected in them. A trajectory that its
-    environment broke off is left out. low and high are a 95% interval, nan where `value` is a
-    count or comes from one episode or page alone; `value` is nan where n is 0.
+    `collections` maps iterations to the trajectories collected in them, judged (judge_all):
+    acceptance and new_tasks read the verdicts. One that its environment broke off is left out.
+    low and high are a 95% interval, nan where `value` is a count or comes from one episode or page
+    alone; `value` is nan where n is 0.
 
     - distinct_pages: different page texts seen; n episodes
     - pages_per_episode: the same an episode, in as many episodes as the smallest iteration has
