@@ -163,19 +163,22 @@ class EndpointModel:
 
     async def _answer(self, request: Request) -> list[Reply]:
         from openai import OpenAIError
+        from openai.types.chat import ChatCompletion
 
         started = time.perf_counter()
+        body = {
+            "model": self.name,
+            "messages": list(request.messages),
+            "n": request.n,
+            "temperature": request.temperature,
+            "max_tokens": request.max_tokens,
+            "seed": request.seed,
+        } | self._constraint(request)
+        if request.stop:
+            body["stop"] = list(request.stop)
         try:
-            answer = await self.client.chat.completions.create(
-                model=self.name,
-                messages=list(request.messages),
-                n=request.n,
-                temperature=request.temperature,
-                max_tokens=request.max_tokens,
-                stop=list(request.stop) or None,
-                seed=request.seed,
-                **self._constraint(request),
-            )
+            # The body as it is: the typed call spends a third of its own time on looking at every key.
+            answer = await self.client.post("/chat/completions", cast_to=ChatCompletion, body=body)
         except OpenAIError as problem:
             raise CallFailed(f"{self.name} at {self.role.url}: {problem}") from problem
         if not answer.choices:
@@ -196,14 +199,14 @@ class EndpointModel:
         if request.messages[-1]["role"] == "assistant":
             extra |= {"add_generation_prompt": False, "continue_final_message": True}
         if request.choices is None and request.grammar is None:
-            return {"extra_body": extra} if extra else {}
+            return extra
         match self.role.constraint:
             case "structured_outputs":
                 bound = {"choice": list(request.choices)} if request.choices else {"grammar": request.grammar}
-                return {"extra_body": extra | {"structured_outputs": bound}}
+                return extra | {"structured_outputs": bound}
             case "grammar":
                 rule = "root ::= " + " | ".join(json.dumps(c, ensure_ascii=False) for c in request.choices or ())
-                return {"extra_body": extra | {"grammar": request.grammar or rule}}
+                return extra | {"grammar": request.grammar or rule}
             case "json_schema" if request.choices:
                 schema = {
                     "type": "object",
@@ -211,7 +214,7 @@ class EndpointModel:
                     "required": ["reply"],
                 }
                 form = {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema, "strict": True}}
-                return {"response_format": form, "extra_body": extra}
+                return extra | {"response_format": form}
             case kind:
                 raise ModelError(
                     f"roles.*.constraint is {kind}: it cannot bind the replies of "
