@@ -9,13 +9,14 @@ import pytest
 from stand_ins import SMOKE, did, seen, task, walk
 
 from wevo_nb.dataset import RowError, draw_transitions, gate, take_evenly, training_rows, value_rows
+from wevo_nb.params import load_params
 from wevo_nb.targets import Row
 from wevo_nb.transitions import Situation, Transition, openings, transitions
 
 FORM = "[1] checkbox 'News'\n[2] button 'OK'"
 CHECKED = "[1] checkbox 'News' checked: true\n[2] button 'OK'"
 PARAMS = SMOKE.world_model
-GATE = SMOKE.world_model_sft.gate
+GATE = load_params("study").params.world_model_sft.gate  # of base.yaml
 
 
 def test_rows_are_balanced_over_outcomes_without_repeats():
@@ -89,7 +90,8 @@ def test_good_rows_pass_with_their_statistics():
     found, checks = gate([row("a"), row("b"), row("c")], [10, 30, 20], GATE, max_length=30)
     assert found == {"rows": 3, "median_tokens": 20, "longest": 30, "tokens": 60}
     assert [(c["check"], c["rows"]) for c in checks] == [
-        ("longer than max_length", 0), ("without a reply", 0), ("repeated", 0), ("of a held-out task", 0),
+        ("longer than max_length", 0), ("without a reply", 0), ("longer in the reply than max_tokens", 0),
+        ("repeated", 0), ("of a held-out task", 0),
     ]  # fmt: skip
 
 
@@ -112,7 +114,17 @@ def test_bad_rows_are_refused_by_name_with_the_cure(rows, lengths, message):
         gate(rows, lengths, GATE, max_length=30, held_out={"t/2"})
 
 
+def test_replies_that_could_never_be_written_whole_are_counted_and_refused_above_the_limit():
+    rows, how = [row(str(i)) for i in range(4)], dict(max_length=99, max_tokens=80)
+    _, checks = gate(rows, [9] * 4, GATE, replies=[80, 81, 3, 3], **how)
+    assert (checks[2]["rows"], checks[2]["share"]) == (1, 0.25)
+    with pytest.raises(
+        RowError, match="2 of 4 rows are longer in the reply than max_tokens: .* raise world_model.max_tok"
+    ):
+        gate(rows, [9] * 4, GATE, replies=[81, 81, 3, 3], **how)
+
+
 def test_a_limit_lets_a_share_through():
     some = GATE.model_copy(update={"repeated": 0.5})
     _, checks = gate([row("a"), row("a")], [1, 1], some, max_length=30)
-    assert checks[2] == {"check": "repeated", "rows": 1, "share": 0.5, "limit": 0.5}
+    assert checks[3] == {"check": "repeated", "rows": 1, "share": 0.5, "limit": 0.5}

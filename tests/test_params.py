@@ -65,7 +65,7 @@ def test_an_unknown_profile_is_refused_with_those_there_are(name):
     [
         ({"sft.epoch": 2}, r"unknown key sft.epoch \(from overrides\); did you mean sft.epochs\?"),
         ({"task": {}}, r"unknown key task \(from overrides\); did you mean tasks\?"),
-        ({"wmla.zzz": 1}, r"unknown key wmla.zzz \(from overrides\); known here: arms, grid, candidates, k, "),
+        ({"wmla.zzz": 1}, r"unknown key wmla.zzz \(from overrides\); known here: arms, more_arms, grid, "),
         ({"roles.policy.adaptr": "x"}, r"unknown key roles.policy.adaptr .*did you mean roles.policy.adapter\?"),
     ],
 )
@@ -163,9 +163,10 @@ def test_what_an_arm_is_made_of(name, policy, stage, preset, depth, imagines):
 DEFAULT = ("zero_shot", "self_improve_1", "self_improve_2", "webevolver", "webevolver+wmla_d1", "webevolver+best_of_k")
 
 
-@pytest.mark.parametrize("profile", ["demo", "smoke"])
-def test_the_default_arms_are_every_policy_and_look_ahead_with_the_last(profile):
-    assert load_params(profile).params.arms() == DEFAULT
+def test_the_default_arms_are_every_policy_and_look_ahead_with_the_last():
+    assert load_params("smoke").params.arms() == DEFAULT
+    more = load_params("demo").params
+    assert more.arms() == (*DEFAULT, *more.wmla.more_arms)
 
 
 @pytest.mark.parametrize(
@@ -177,11 +178,12 @@ def test_the_default_arms_are_every_policy_and_look_ahead_with_the_last(profile)
             (*DEFAULT[:4], "explorer", "explorer+wmla_d1", "explorer+best_of_k"),
         ),
         ({"sft.arms": []}, (*DEFAULT[:3], "self_improve_2+wmla_d1", "self_improve_2+best_of_k")),
-        ({"wmla.arms": ["random"]}, ("random",)),
+        ({"wmla.arms": ["random"], "wmla.more_arms": ["zero_shot+veto"]}, ("random",)),
+        ({"wmla.more_arms": ["zero_shot+veto", "zero_shot"]}, (*DEFAULT, "zero_shot+veto")),
     ],
 )
 def test_the_default_arms_follow_the_iterations_and_the_data_arms(overrides, arms):
-    assert load_params("demo", overrides).params.arms() == arms
+    assert load_params("smoke", overrides).params.arms() == arms
 
 
 def test_a_grid_is_more_arms_in_its_order_and_none_twice():
@@ -193,7 +195,7 @@ def test_a_grid_is_more_arms_in_its_order_and_none_twice():
         "zero_shot+wmla_k2_d2", "zero_shot+wmla_k2_d1", "zero_shot+wmla_k5_d2", "zero_shot+wmla_k5_d1",
     )  # fmt: skip
     only_depth = {"wmla.grid": {"policy": ["zero_shot"], "depth": [1, 2]}, "wmla.k": 4}
-    assert load_params("demo", only_depth).params.arms() == (
+    assert load_params("smoke", only_depth).params.arms() == (
         *DEFAULT, "zero_shot+wmla_k4_d1", "zero_shot+wmla_k4_d2",
     )  # fmt: skip
 

@@ -108,10 +108,13 @@ def gate(
     *,
     max_length: int,
     held_out: Collection[str] = (),
+    replies: Sequence[int] = (),
+    max_tokens: int = 0,
 ) -> tuple[dict, list[dict]]:
     """Refuses rows that should not be trained on. Returns statistics and what each check found.
 
     `lengths` are tokens a row, prompt and reply; `held_out` are keys of tasks that are tested on.
+    `replies` are tokens of the replies, where they are written under a limit of `max_tokens`.
     A check is (check, rows, share, limit). Raises RowError with the rows named and the cure.
     """
     counts = Counter((row.messages[-1]["content"], row.reply) for row in rows)
@@ -126,6 +129,8 @@ def gate(
          f"raise max_length above {max_length}, or lower observation.max_elements or the history"),
         ("without a reply", [not row.reply.strip() for row in rows], params.empty,
          "a transition without an outcome is a fault of the data: look at the rows"),
+        ("longer in the reply than max_tokens", [n > max_tokens for n in replies] or [False] * len(rows),
+         params.cut_off, f"raise world_model.max_tokens above {max_tokens}, or take target change"),
         ("repeated", repeated, params.repeated,
          "collect more episodes, or lower the quotas"),
         ("of a held-out task", [row.source in held_out and bool(row.source) for row in rows], params.held_out,

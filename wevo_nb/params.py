@@ -181,6 +181,7 @@ class GateParams(Section):
     too_long: Annotated[float, Field(ge=0, le=1)]
     empty: Annotated[float, Field(ge=0, le=1)]
     repeated: Annotated[float, Field(ge=0, le=1)]
+    cut_off: Annotated[float, Field(ge=0, le=1)]
     held_out: Annotated[float, Field(ge=0, le=1)]
 
 
@@ -248,14 +249,18 @@ class LookAheadParams(Section):
         return self
 
 
+BESIDE = {"arms", "more_arms", "grid", "presets"}  # keys of wmla that say which arms there are, not how one looks ahead
+
+
 class WMLAParams(LookAheadParams):
     arms: Annotated[tuple[str, ...], Field(min_length=1)] | None
+    more_arms: tuple[str, ...]
     grid: dict[Literal["policy", "k", "depth"], tuple[str | int, ...]]
     presets: dict[str, dict[str, Any]]
 
     def preset(self, name: str) -> LookAheadParams:
         """The settings of a named preset: the section's own, with what the preset states. Raises ValueError."""
-        own = self.model_dump(exclude={"arms", "grid", "presets"})
+        own = self.model_dump(exclude=BESIDE)
         found = WMLA.fullmatch(name)
         if found:
             different = {"imagination": "world_model", "depth": int(found[2])}
@@ -311,7 +316,8 @@ class Params(Section):
         improved = tuple(f"self_improve_{i}" for i in range(1, self.iterations + 1))
         last = self.sft.arms[-1:] or improved[-1:]
         ahead = tuple(f"{policy}+{preset}" for policy in last for preset in ("wmla_d1", "best_of_k"))
-        return tuple(dict.fromkeys(("zero_shot", *improved, *self.sft.arms, *ahead, *self._grid())))
+        every = ("zero_shot", *improved, *self.sft.arms, *ahead, *self.wmla.more_arms, *self._grid())
+        return tuple(dict.fromkeys(every))
 
     @model_validator(mode="after")
     def _a_grid_has_policies(self):
@@ -395,8 +401,8 @@ class Resolved(BaseModel):
 
     def of_arm(self, arm: Arm) -> Resolved:
         """The same with nothing in `wmla` but how this arm looks ahead: what its folder depends on."""
-        own = arm.ahead.model_dump() if arm.ahead else self.params.wmla.model_dump(exclude={"arms", "grid", "presets"})
-        wmla = WMLAParams(**own, arms=None, grid={}, presets={})
+        own = arm.ahead.model_dump() if arm.ahead else self.params.wmla.model_dump(exclude=BESIDE)
+        wmla = WMLAParams(**own, arms=None, more_arms=(), grid={}, presets={})
         return self.model_copy(update={"params": self.params.model_copy(update={"wmla": wmla})})
 
     def rows(self, *sections: str) -> list[dict[str, str]]:

@@ -29,6 +29,11 @@ def row_lengths(rows: Sequence[Row], tokenizer) -> list[int]:
     return [len(tokenizer.apply_chat_template([*row.messages, _reply(row)], return_dict=False)) for row in rows]
 
 
+def reply_lengths(rows: Sequence[Row], tokenizer) -> list[int]:
+    """Tokens of each reply alone."""
+    return [len(tokenizer(row.reply, add_special_tokens=False)["input_ids"]) for row in rows]
+
+
 def train(
     rows: Sequence[Row],
     folder: Path,
