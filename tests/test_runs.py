@@ -26,6 +26,7 @@ from wevo_nb.runs import (
     run_folder,
     same_rows,
     set_aside,
+    twins,
     write_json,
 )
 from wevo_nb.schema import Observation, Trajectory
@@ -287,6 +288,13 @@ def test_the_same_rows_trained_the_same_way_are_found_and_others_are_not(outputs
     assert same_rows(trained("04_explorer", ["b", "a"], **{"sft.arm": "explorer"})) is None
     assert same_rows(trained("04_more_real", ["a", "b"], **{"sft.arm": "more_real", "sft.epochs": 9})) is None
     assert same_rows(first) is None
+
+
+def test_policies_of_the_same_rows_are_named_as_one(outputs):
+    for name, rows in (("iter-2/04_self_improve", ["b"]), ("iter-1/04_self_improve", ["a"]), ("04_webevolver", ["a"])):
+        trained(name, rows).finish(metrics={})
+    trained("04_mixed", ["a"])  # not finished
+    assert twins(outputs / "r") == [("self_improve_1", "webevolver")]
 
 
 def test_a_linked_folder_shares_its_weights_and_nothing_else(tmp_path):

@@ -311,6 +311,19 @@ def same_rows(stage: Stage) -> Path | None:
     return None
 
 
+def twins(folder: Path) -> list[tuple[str, str]]:
+    """Pairs of policies (the earlier, the later) of a run that learned from the very same rows."""
+    seen: dict[str, str] = {}
+    pairs = []
+    for path in sorted(folder.glob("**/04_*/rows.json"), key=lambda p: (len(p.parts) == len(folder.parts) + 2, p)):
+        name = path.parent.name.removeprefix("04_")
+        name += f"_{path.parent.parent.name.removeprefix('iter-')}" if name == "self_improve" else ""
+        if ".old-" not in str(path) and (path.parent / "manifest.json").exists():
+            first = seen.setdefault(sha256(path), name)
+            pairs += [(first, name)] if first != name else []
+    return pairs
+
+
 def require_space(folder: Path, gigabytes: float):
     """Raises StageError where the disk has no room for what a stage will write."""
     folder.mkdir(parents=True, exist_ok=True)
