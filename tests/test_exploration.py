@@ -171,7 +171,7 @@ def test_the_table_is_read_in_sentences():
         "entropy falls, 1.20 nats to 0.40 nats (n = 500, 480); "
         "the number of different pages an episode rises, 2.00 to 2.50 (n = 200, 200); "
         "the number of different actions a page moves, 3.00 to 2.00 (n = 1, 50); "
-        "similarity to earlier iterations is 0.80 in iteration 2 alone (n = 190). "
+        "similarity to the iteration before is 0.80 in iteration 2 alone (n = 190). "
         "Tasks solved that no earlier iteration solved: 5, 0 (of 9, 9 that were tried). "
         "Level: the 95% interval of the change holds 0."
     )

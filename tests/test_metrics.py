@@ -322,3 +322,28 @@ def test_a_grid_is_read_along_both_axes():
     }
     assert metrics.grid_table(pd.DataFrame(rows), "test_tasks").empty and list(grid.columns) == metrics.GRID_COLUMNS
     assert list(paper.grids().columns) == metrics.GRID_COLUMNS
+
+
+def test_a_repeat_of_the_same_page_and_goal_is_no_further_episode():
+    """Seeds 0 and 2 give the same page and goal: the first one counts, in rates and in pairs."""
+
+    def seeded(arm: str, outcomes: str, pages: str) -> list[Trajectory]:
+        made = episodes(arm, outcomes)
+        return [
+            t.model_copy(update={"task": t.task.model_copy(update={"goal": "g"}), "final": Observation(text=page)})
+            for t, page in zip(made, pages, strict=True)
+        ]
+
+    found = {"a": seeded("a", "FSS", "xyx"), "b": seeded("b", "SSF", "xyx")}
+    table = metrics.success_table(found).set_index("arm")
+    assert (table.loc["a", "n"], table.loc["a", "successes"]) == (2, 1)
+    row = metrics.paired_table(found, [("a", "b")]).iloc[0]
+    assert (row.n, row.won, row.lost) == (2, 1, 0)
+    assert [t.task.seed for t in metrics.different(reversed(found["a"]))] == [0, 1]
+
+
+def test_the_control_of_a_preset_has_its_scorer_and_imagines_nothing():
+    wmla = load_params("demo").params.wmla
+    for preset in ("wmla_d1", "wmla_k5_d2", "veto", "likelihood", "webdreamer", "paper", "released_code"):
+        control = wmla.preset(metrics.control_of(preset))
+        assert (control.imagination, control.scorer) == ("none", wmla.preset(preset).scorer)

@@ -124,7 +124,7 @@ def test_synthesis_cannot_use_an_iteration_that_is_not_run(key):
         ("self_improve_0", "wmla.arms: self_improve_0 needs iteration 0, and iterations is 2"),
         ("explorer", "wmla.arms: explorer needs the data arm explorer: add it to sft.arms"),
         ("mixed+wmla_d1", r"wmla.arms: mixed\+wmla_d1 needs the data arm mixed: add it to sft.arms"),
-        ("zero_shot+dream", r"wmla.arms: zero_shot\+dream: no preset 'dream': take wmla_d<n>, .*best_of_k, veto, "),
+        ("zero_shot+dream", r"wmla.arms: zero_shot\+dream: no preset 'dream': take wmla_d<n>, .*best_of_k_llm, veto, "),
         ("zero_shot+wmla_d0", r"wmla.arms: zero_shot\+wmla_d0: no preset 'wmla_d0'"),
         ("zero_shot+wmla_k1_d1", r"wmla.arms: zero_shot\+wmla_k1_d1: no preset 'wmla_k1_d1'"),
         ("zero_shot+", r"wmla.arms: zero_shot\+: no preset ''"),
@@ -174,8 +174,8 @@ def test_the_default_arms_are_every_policy_and_look_ahead_with_the_last():
     [
         ({"iterations": 1}, ("zero_shot", "self_improve_1", *DEFAULT[3:])),
         (
-            {"sft.arms": ["webevolver", "explorer"]},
-            (*DEFAULT[:4], "explorer", "explorer+wmla_d1", "explorer+best_of_k"),
+            {"sft.arms": ["webevolver", "mixed"]},
+            (*DEFAULT[:4], "mixed", "mixed+wmla_d1", "mixed+best_of_k"),
         ),
         ({"sft.arms": []}, (*DEFAULT[:3], "self_improve_2+wmla_d1", "self_improve_2+best_of_k")),
         ({"wmla.arms": ["random"], "wmla.more_arms": ["zero_shot+veto"]}, ("random",)),

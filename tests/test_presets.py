@@ -31,6 +31,9 @@ OUTCOMES, PAGES = "world_model outcome", "world_model page"
 # What each preset asks beside the policy: the model, and for what.
 ASKS = {
     "best_of_k": {"scorer outcome"},
+    "best_of_k_veto": {"scorer outcome"},
+    "best_of_k_likelihood": {"scorer outcome"},
+    "best_of_k_llm": {"scorer score"},
     "veto": {OUTCOMES},
     "likelihood": {OUTCOMES},
     "value": {OUTCOMES, PAGES, "world_model value"},

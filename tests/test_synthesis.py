@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import pytest
-from stand_ins import SMOKE, Scripted, outcome_reply, seen, task, walk
+from stand_ins import SMOKE, Scripted, did, outcome_reply, seen, task, walk
 
 from wevo_nb.llm import Reply
-from wevo_nb.schema import Decision, Effect, Step, Verdict
+from wevo_nb.schema import Decision, Effect, Observation, Step, Verdict
 from wevo_nb.synthesis import (
     End,
     accept_by_rank,
     accept_calibrated,
     calibrate,
     cause_of,
+    ends_of,
     ledger,
     read_written,
     surest,
     truth_by_threshold,
     write_trajectories,
 )
+from wevo_nb.transitions import Situation, Transition
+from wevo_nb.world_model import Prediction
 
 PAGE = "[1] checkbox 'News'\n[2] button 'OK'"
 AFTER = "[1] checkbox 'News' checked: true\n[2] button 'OK'"
@@ -76,14 +79,30 @@ def ends(family: str, *chances_and_truths: tuple[float, bool]) -> list[End]:
 
 
 def test_a_threshold_for_each_kind_of_task_is_the_lowest_that_is_precise_enough():
-    """a: above .6 three of four are true, above .7 all. b has two ends: the one of all together serves it."""
-    real = ends("a", (0.6, False), (0.7, True), (0.8, True), (0.9, True), (0.55, False))
+    """a: from .6 on five of six are true, from .65 on all five, from .7 on too few are left to rest on.
+
+    b has two ends: the threshold of all together serves it, from .6 on six of eight.
+    """
+    real = ends("a", *((c, c > 0.6) for c in (0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.9)))
     real += ends("b", (0.9, False), (0.95, True))
-    assert calibrate(real, precision=0.75, least=0.5) == {"": 0.7, "a": 0.6}
-    assert calibrate(real, precision=1.0, least=0.5) == {"": 0.95, "a": 0.7}
-    assert calibrate(real, precision=0.75, least=0.85)["a"] == 0.85
+    assert calibrate(real, precision=0.75, least=0.5) == {"": 0.6, "a": 0.6}
+    assert calibrate(real, precision=1.0, least=0.5) == {"": None, "a": 0.65}
+    assert calibrate(real, precision=0.75, least=0.7)["a"] is None
     assert calibrate(ends("c", *[(0.9, False)] * 5), precision=0.5, least=0.5) == {"": None, "c": None}
     assert calibrate([], precision=0.5, least=0.5) == {"": None}
+
+
+def test_only_ends_that_were_foreseen_calibrate():
+    """An end where the model says `changed` is one that no dream could come to; a stop is always asked."""
+    page = Observation(text=PAGE)
+    situations = [Situation(TASK, (), page, did(action).action) for action in ("click [2]", "click [2]", "stop [1]")]
+    real = [Transition(s, Observation(text="", done=True, reward=1.0), "success") for s in situations]
+    chances = {"success": 0.3, "failure": 0.1, "changed": 0.6, "same": 0.0}
+    said = [
+        Prediction(chances, "success", Observation(text="", done=True, reward=0.75), True),
+        *[Prediction(chances, "changed", page, True)] * 2,
+    ]
+    assert ends_of(real, said) == [End("click-button", pytest.approx(0.75), True)] * 2
 
 
 def test_a_calibrated_threshold_judges_its_own_kind():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from stand_ins import SMOKE, Scripted, did, seen, task, walk
 
+from wevo_nb.facts import facts_of, facts_on
 from wevo_nb.llm import Reply
 from wevo_nb.runs import JSONL
 from wevo_nb.targets import Explanation, explain, key_of, messages_for, read_page, row_for, target_text, wanted
@@ -107,15 +108,21 @@ def test_thoughts_memory_and_hint_stand_in_the_prompt_where_they_are_asked_for()
 
 
 def test_unknown_facts_are_masked_and_known_ones_are_not():
-    """The price and the name are new; 7 stands in the goal, Ann on the page before; a control is no fact."""
-    before = seen("[1] link 'Ann'")
+    """The price and the names are new, 7 stands in the goal; a control is never masked."""
+    before = seen("[1] link 'Zoe'")
     after = "[1] StaticText 'Ann paid $12.50 to Bob Ray on day 7'\n[2] button 'Pay Eve 9'"
     found = Transition(Situation(task(goal="What on day 7?"), (), before, CHECK), seen(after), "changed")
     masked = PAGES.model_copy(update={"mask_facts": True})
     assert target_text(found, masked) == (
         "changed\n[1] StaticText '<name> paid <price> to <name> on day 7'\n[2] button 'Pay Eve 9'"
     )
-    ann = seen("[1] StaticText 'Ann'")
-    known = found._replace(situation=found.situation._replace(observation=ann))
-    assert "'Ann paid <price> to <name> on day 7'" in target_text(known, masked)
+    told = seen("[1] link 'Ann'\n[2] textbox 'To' value: 'Bob Ray'")  # a page tells facts in its controls too
+    known = found._replace(situation=found.situation._replace(observation=told))
+    assert "'Ann paid <price> to Bob Ray on day 7'" in target_text(known, masked)
     assert target_text(found, PAGES) == f"changed\n{after}"
+
+
+def test_facts_are_prices_numbers_and_names_without_the_quotes_around_them():
+    text = "value: 'Bob Ray' costs $12.50, O'Neil's 3 of 10% on 2026-11-30 at 9:05."
+    assert facts_of(text) == {"Bob Ray", "$12.50", "O'Neil's", "3", "10%", "2026-11-30", "9:05"}
+    assert facts_on("[1] button 'Pay 9'\n[2] StaticText 'Ann 7'\n[3] note '… 5 more'") == {"Ann", "7"}

@@ -92,7 +92,7 @@ def test_the_start_of_a_transition_is_the_page_its_episode_began_on():
     """Whatever port it was served from; a task that tells no URL stands for itself."""
     first = seen(FORM, url="http://localhost:40123/forms/news?x=1")
     found = transitions([walk(task(goal=GOAL), first, "click [1]", CHECKED, "click [2]", "", reward=1.0)])
-    assert [t.start for t in found] == ["/forms/news", "/forms/news"]
+    assert [t.start for t in found] == ["localhost/forms/news", "localhost/forms/news"]
     assert {t.start for t in transitions([good()])} == {"click-button"}
 
 

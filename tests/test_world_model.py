@@ -6,6 +6,7 @@ import pytest
 from stand_ins import SMOKE, Scripted, did, outcome_reply, seen, task, walk
 
 from wevo_nb.dataset import training_rows
+from wevo_nb.judge import RewardJudge
 from wevo_nb.llm import Reply
 from wevo_nb.policies import Replay
 from wevo_nb.rollout import rollout
@@ -67,8 +68,17 @@ async def test_an_imagined_end_has_no_page_and_the_reward_p_success(outcome, lik
     found = await one(model)
     assert found.outcome == outcome and found.readable and found.probabilities["success"] == pytest.approx(likely)
     assert (found.observation.text, found.observation.done) == ("", True)
-    assert found.observation.reward == pytest.approx(likely)
+    assert found.observation.reward == pytest.approx(likely / 0.9)  # against failure alone
     assert len(model.asked) == 1
+
+
+async def test_an_end_of_which_nothing_is_known_has_no_reward():
+    """An endpoint that says `changed` to a `stop`, without probabilities: neither a success nor a failure."""
+    env = WorldModelEnv(script("changed"), PARAMS, {"miniwob/click-button/0": seen(FORM, goal=GOAL)})
+    stopping = walk(task(goal=GOAL), FORM, "stop [42]", FORM, ended="stop")
+    found = await rollout(Replay([stopping]), env, task(), max_steps=7)
+    assert found.final.done and found.final.reward is None
+    assert (await RewardJudge().judge(found)).outcome == "unscored"
 
 
 async def test_no_change_leaves_the_page():

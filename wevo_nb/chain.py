@@ -158,6 +158,17 @@ def refuse_other_params(run: str, step: Planned):
             )
 
 
+def stands(run: str, step: Planned) -> bool:
+    """Whether the stage is done in that run, with these params."""
+    if state(run, step) not in ("done", "loads"):
+        return False
+    try:
+        refuse_other_params(run, step)
+    except StageError:
+        return False
+    return True
+
+
 def _of_part(step: Planned, part: str) -> Resolved:
     """The params that a part's folder depends on: not which other arms there are."""
     if step.notebook == "05_wmla":

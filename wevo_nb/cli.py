@@ -77,7 +77,8 @@ def run(
         planned = chain.choose(chain.plan(profile, overrides), only or [], iteration, overrides)
         if source:
             whole = [step.stage for step in chain.plan(profile, overrides)]
-            chain.branch(source, run, whole[: whole.index(planned[0].stage)])
+            anew = next((step.stage for step in planned if not chain.stands(source, step)), planned[-1].stage)
+            chain.branch(source, run, whole[: whole.index(anew)])
         chain.refuse_other_profile(run, profile)
         if not fresh:
             for step in planned:

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from wevo_nb.params import GateParams, WorldModelParams
-from wevo_nb.prompts import VALUE, VALUE_REPLIES, imagined_text, scorer_messages
+from wevo_nb.prompts import ENDED, VALUE, VALUE_REPLIES, scorer_messages
 from wevo_nb.schema import Trajectory
 from wevo_nb.targets import Row, row_for
 from wevo_nb.transitions import Transition
@@ -84,7 +84,7 @@ def value_rows(trajectories: Sequence[Trajectory], quota: int, *, seed: int) -> 
                 continue
             value = (i + 1) / len(one.steps) if one.verdict.success else 0.0
             reply = min(VALUE_REPLIES, key=lambda text, v=value: abs(float(text) - v))
-            shown = [imagined_text(following)]
+            shown = [ENDED if following.done else following.text]
             messages = scorer_messages(one.task, step.observation, step.decision.action, shown, system=VALUE)
             by_task.setdefault(one.task.name, []).append(Row(messages, reply, one.task.name, "value", one.task.key))
     return take_evenly(by_task, quota, rng)

@@ -26,7 +26,7 @@ SPOKEN = {  # metric: its name in a sentence, the format of its values
     "entropy": ("entropy", "{:.2f} nats"),
     "pages_per_episode": ("the number of different pages an episode", "{:.2f}"),
     "actions_per_page": ("the number of different actions a page", "{:.2f}"),
-    "similarity": ("similarity to earlier iterations", "{:.2f}"),
+    "similarity": ("similarity to the iteration before", "{:.2f}"),
 }
 Estimate = tuple[float, int, float, float]  # value, n, and the ends of its 95% interval
 
@@ -42,7 +42,7 @@ def stall_table(collections: Mapping[int, Sequence[Trajectory]], *, arm: str) ->
     - distinct_pages: different page texts seen; n episodes
     - pages_per_episode: the same an episode, in as many episodes as the smallest iteration has
     - actions_per_page: different actions done on a page on which several were done; n pages
-    - similarity: of a trajectory to the most similar one of an earlier iteration and the same kind
+    - similarity: of a trajectory to the most similar one of the iteration before and the same kind
       of task, 0 to 1; n trajectories that have one to be compared with
     - entropy: of the policy, in nats; n decisions that tell it
     - acceptance: share of the scored episodes that succeeded; n scored episodes
@@ -52,19 +52,19 @@ def stall_table(collections: Mapping[int, Sequence[Trajectory]], *, arm: str) ->
 
     whole = {i: [t for t in collections[i] if not t.broken] for i in sorted(collections)}
     fewest = min((len(group) for group in whole.values()), default=0)
-    rows, earlier = [], []
+    rows, earlier, before = [], [], []
     for iteration, group in whole.items():
         found = {
             "distinct_pages": (float(len(_pages_seen(group))), len(group), NAN, NAN),
             "pages_per_episode": _rarefied(group, fewest),
             "actions_per_page": _mean([[len(done)] for done in _actions_by_page(group)]),
-            "similarity": _similarity(group, earlier),
+            "similarity": _similarity(group, before),
             "entropy": _mean([[e for s in t.steps if (e := s.decision.entropy) is not None] for t in group]),
             "acceptance": _acceptance(group),
             "new_tasks": _new_tasks(group, earlier),
         }
         rows += [(arm, iteration, metric, *estimate) for metric, estimate in found.items()]
-        earlier = earlier + group
+        earlier, before = earlier + group, group
     return pd.DataFrame(rows, columns=COLUMNS)
 
 

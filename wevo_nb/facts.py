@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from wevo_nb.observation import CLICKABLE, LINE, quote, unquote
+from wevo_nb.observation import CLICKABLE, LINE, parse_page, quote, unquote
 
 FACTS = re.compile(
     r"(?P<price>[$€£]\s?\d[\d.,]*)"
     r"|(?P<number>\d(?:[\d.,:/%-]*[\d%])?)"
-    r"|(?P<name>\b[A-Z][\w'-]*(?: [A-Z][\w'-]*)*)"
+    r"|(?P<name>\b[A-Z](?:[\w'-]*\w)?(?: [A-Z](?:[\w'-]*\w)?)*)"
 )
 
 
@@ -33,6 +33,11 @@ def with_parts(facts: set[str]) -> set[str]:
 def facts_on(page: str) -> set[str]:
     """The facts of a page: of everything but its controls and our own notes on it."""
     return set().union(*(facts_of(unquote(name)) for name in _told(page)))
+
+
+def facts_shown(page: str) -> set[str]:
+    """The facts that a page tells in any way: in text, in a control, in a value."""
+    return facts_of("\n".join(f"{e.name}\n{e.properties}" for e in parse_page(page)))
 
 
 def mask(page: str, known: Iterable[str]) -> str:

@@ -99,12 +99,13 @@ def _draw(trajectories: Sequence[Trajectory], depth: int, starts: int, seed: int
     found: dict[tuple, list[Transition]] = {}
     for stretch in (s for trajectory in trajectories for s in _stretches(trajectory)):
         for i in range(len(stretch) + 1 - min(depth, 2)):
-            found.setdefault(tuple(map(_content, stretch[i : i + depth])), stretch[i : i + depth + 1])
+            found.setdefault(tuple(map(content, stretch[i : i + depth])), stretch[i : i + depth + 1])
     walks = list(found.values())
     return random.Random(seed).sample(walks, min(starts, len(walks)))
 
 
-def _content(transition: Transition) -> tuple:
+def content(transition: Transition) -> tuple:
+    """What makes two transitions one: goal, page, action, and what came of it."""
     task, _, page, action = transition.situation
     after = transition.following
     return (task.goal, page.text, action, after.text, after.done, after.reward)

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from pathlib import Path
 
 from wevo_nb.llm import Model, Request, ask
-from wevo_nb.params import PolicyParams
+from wevo_nb.params import Params, PolicyParams
 from wevo_nb.prompts import JUDGE_REPLIES, judge_messages, policy_messages
+from wevo_nb.runs import JSONL
 from wevo_nb.schema import Judge, Step, Trajectory, Verdict
 from wevo_nb.targets import Row
 
@@ -27,6 +29,8 @@ class RewardJudge:
         if trajectory.broken:
             return Verdict(outcome="unscored", judge=self.name, reason=trajectory.broken)
         reward = trajectory.final.reward
+        if reward is None and trajectory.final.done and trajectory.environment != "browser":
+            return Verdict(outcome="unscored", judge=self.name, reason="an imagined end of which nothing is known")
         if reward is None:
             return Verdict(outcome="failure", judge=self.name, reason=f"no end ({trajectory.ended})")
         outcome = "success" if reward >= self.threshold else "failure"
@@ -47,6 +51,13 @@ class LLMJudge:
         )
         read = reply.text if reply.text in JUDGE_REPLIES else "unscored"
         return Verdict(outcome=read, judge=self.name, reason=reply.text or "an empty reply")
+
+
+async def as_collected(folder: Path, params: Params) -> list[Trajectory]:
+    """The episodes of a collection's folder with the verdicts that it went by: the reward's, or the LLM judge's."""
+    if params.collect.judge == "llm":
+        return JSONL(folder / "llm_judge.jsonl", Trajectory).values()
+    return await judge_all(RewardJudge(), JSONL(folder / "trajectories.jsonl", Trajectory).values())
 
 
 async def judge_all(judge: Judge, trajectories: Sequence[Trajectory]) -> list[Trajectory]:

@@ -20,7 +20,7 @@ from typing import Literal, Protocol
 from pydantic import BaseModel
 
 from wevo_nb.params import LLMParams, RoleParams
-from wevo_nb.schema import Record
+from wevo_nb.schema import Cost, Record
 
 
 class Request(Record):
@@ -62,6 +62,17 @@ class Usage(BaseModel):
             usage.prompt_tokens += prompt
             usage.completion_tokens += completion
             usage.seconds = round(usage.seconds + seconds, 3)
+
+
+def cost_of(used: Usage, seconds: float, steps: int = 0) -> Cost:
+    """What a meter counted, over `seconds` of wall time, as the cost of a decision."""
+    return Cost(
+        calls=used.calls,
+        tokens=used.prompt_tokens + used.completion_tokens,
+        seconds=round(seconds, 3),
+        model_seconds=used.seconds,
+        steps=steps,
+    )
 
 
 _meters: ContextVar[tuple[Usage, ...]] = ContextVar("meters", default=())

@@ -13,11 +13,11 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-from wevo_nb.llm import CallFailed, Model, Request, metered
+from wevo_nb.llm import CallFailed, Model, Request, cost_of, metered
 from wevo_nb.params import LookAheadParams, WorldModelParams
 from wevo_nb.policies import ModelPolicy, seed_of
 from wevo_nb.prompts import dreamer_messages, imagined_text
-from wevo_nb.schema import Action, Candidate, Cost, Decision, Observation, Step, Task
+from wevo_nb.schema import Action, Candidate, Decision, Observation, Step, Task
 from wevo_nb.scorers import Future, Scorer
 from wevo_nb.transitions import Situation
 from wevo_nb.world_model import Prediction, chance_of_success, predict
@@ -60,9 +60,7 @@ class LookAhead:
             decision = await self._decide(task, history, observation)
         if decision is None:
             return None
-        tokens = used.prompt_tokens + used.completion_tokens
-        cost = Cost(calls=used.calls, tokens=tokens, seconds=round(time.perf_counter() - started, 3))
-        return decision.model_copy(update={"cost": cost})
+        return decision.model_copy(update={"cost": cost_of(used, time.perf_counter() - started)})
 
     async def _decide(self, task, history, observation) -> Decision | None:
         candidates = await self.propose(task, history, observation)
@@ -187,7 +185,9 @@ def stopped(prediction: Prediction, action: Action) -> Prediction:
     """What is predicted of a `stop`: an end, and success where that is likelier than failure. Others stay."""
     if action.verb != "stop" or not prediction.readable:
         return prediction
-    reward = chance_of_success(prediction)
+    reward = chance_of_success(prediction.probabilities)
+    if reward is None:
+        return prediction._replace(readable=False)
     chances = dict.fromkeys(prediction.probabilities, 0.0) | {"success": reward, "failure": 1.0 - reward}
     end = Observation(text="", done=True, reward=reward)
     return prediction._replace(probabilities=chances, outcome="success" if reward > 0.5 else "failure", observation=end)

@@ -23,8 +23,8 @@ SPLITS = ("test_seeds", "test_tasks", "test_sites")  # the order of every table;
 SUCCESS_COLUMNS = ["arm", "split", "n", "successes", "rate", "low", "high"]
 PAIRED_COLUMNS = ["arm_a", "arm_b", "split", "n", "won", "lost", "difference", "low", "high", "p"]
 LOOKAHEAD_COLUMNS = [
-    "policy", "preset", "k", "depth", "split", "n", "rate", "low", "high", "calls", "tokens", "seconds", "steps",
-    "decisions", "overruled", "fell_back",
+    "policy", "preset", "k", "depth", "split", "n", "rate", "low", "high", "calls", "tokens", "seconds",
+    "model_seconds", "steps", "decisions", "overruled", "fell_back",
 ]  # fmt: skip
 GRID_COLUMNS = ["source", "axis", "series", "x", "n", "rate", "low", "high"]
 NAN = float("nan")
@@ -128,7 +128,7 @@ def unscored_count(trajectories_by_arm: Mapping[str, Iterable[Trajectory]]) -> p
 
     rows = []
     for arm, trajectories in trajectories_by_arm.items():
-        for split, group in _grouped(trajectories, lambda t: t.task.split).items():
+        for split, group in _grouped(different(trajectories), lambda t: t.task.split).items():
             unscored = sum(_succeeded(t) is None for t in group)
             rows.append({"arm": arm, "split": split, "episodes": len(group), "unscored": unscored})
     return pd.DataFrame(rows, columns=["arm", "split", "episodes", "unscored"])
@@ -165,7 +165,8 @@ def lookahead_table(trajectories_by_arm: Mapping[str, Iterable[Trajectory]], arm
     """One row an arm and split, LOOKAHEAD_COLUMNS: success, and what a decision cost on average.
 
     preset is empty and depth 0 for a plain policy. calls, tokens and seconds are means over the
-    decisions whose cost is known, steps those of real pages tried; overruled counts decisions that
+    decisions whose cost is known (seconds with the waiting of episodes side by side, model_seconds
+    without), steps those of real pages tried; overruled counts decisions that
     differ from the policy's own first candidate, fell_back those that could not be scored.
     """
     import pandas as pd
@@ -180,7 +181,7 @@ def lookahead_table(trajectories_by_arm: Mapping[str, Iterable[Trajectory]], arm
             row = {"policy": arm.policy, "preset": arm.preset, "split": split}
             row |= {"k": arm.ahead.k if arm.ahead else 1, "depth": arm.ahead.depth if arm.ahead else 0}
             row |= success.loc[(arm.name, split), ["n", "rate", "low", "high"]].to_dict()
-            row |= {key: mean(key) for key in ("calls", "tokens", "seconds", "steps")}
+            row |= {key: mean(key) for key in ("calls", "tokens", "seconds", "model_seconds", "steps")}
             ahead = [d for d in decisions if d.candidates]
             row["decisions"] = len(decisions)
             row["overruled"] = sum(not d.fell_back and not d.candidates[0].reply.startswith(d.reply) for d in ahead)
@@ -217,7 +218,7 @@ def comparisons(arms: Sequence[str]) -> list[tuple[str, str]]:
 
     Every arm against zero_shot; each iteration against the one before; each final policy against
     the first and the last iteration, and webevolver against every other of them; each look-ahead
-    arm against its own policy, and against best-of-k, which imagines nothing.
+    arm against its own policy, and against best-of-k with the same scorer, which imagines nothing.
     """
     improved = sorted((a for a in arms if iteration_of(a)), key=iteration_of)
     wanted = [("zero_shot", arm) for arm in arms]
@@ -226,11 +227,23 @@ def comparisons(arms: Sequence[str]) -> list[tuple[str, str]]:
     wanted += [(arm, last) for last in final for arm in (*improved[:1], *improved[-1:])]
     wanted += [(arm, "webevolver") for arm in final]
     for arm in arms:
-        policy, plus, _ = arm.partition("+")
+        policy, plus, preset = arm.partition("+")
         if plus:
-            wanted += [(policy, arm), (f"{policy}+best_of_k", arm)]
+            wanted += [(policy, arm), (f"{policy}+{control_of(preset)}", arm)]
     there = [(a, b) for a, b in wanted if a != b and a in arms and b in arms]
     return list(dict.fromkeys(there))
+
+
+def control_of(preset: str) -> str:
+    """The preset with the same scorer that imagines nothing. Source: the presets of params/base.yaml."""
+    by_model = ("webdreamer", "paper", "released_code")
+    return (
+        f"best_of_k_{preset}"
+        if preset in ("veto", "likelihood")
+        else "best_of_k_llm"
+        if preset in by_model
+        else "best_of_k"
+    )
 
 
 def iteration_of(arm: str) -> int | None:
@@ -326,6 +339,20 @@ def _succeeded(trajectory: Trajectory) -> bool | None:
     return None if verdict is None or verdict.outcome == "unscored" else verdict.success
 
 
+def different(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
+    """The episodes without repeats: of those with the same kind, goal and first page the one of the lowest seed.
+
+    Some kinds of task have few different pages. Their seeds are no further evidence: a greedy policy
+    does the same on the same page, and one decision would count many times.
+    """
+    kept: dict[tuple, Trajectory] = {}
+    for one in sorted(trajectories, key=lambda t: t.task.seed):
+        first = one.steps[0].observation if one.steps else one.final
+        told = (one.task.goal, first.text) if first.text and one.task.goal else (one.task.seed,)
+        kept.setdefault((one.task.split, one.task.name, one.attempt, *told), one)
+    return list(kept.values())
+
+
 def _grouped(trajectories: Iterable[Trajectory], key) -> dict:
     """Trajectories by key, where the split is the key or the first part of it, in the order of SPLITS."""
     groups: dict = {}
@@ -346,22 +373,23 @@ def _rates(trajectories_by_arm: Mapping[str, Iterable[Trajectory]], key, name: s
 
     rows = []
     for arm, trajectories in trajectories_by_arm.items():
-        for value, group in _grouped(trajectories, key).items():
+        for value, group in _grouped(different(trajectories), key).items():
             scored = [outcome for t in group if (outcome := _succeeded(t)) is not None]
             rows.append((arm, value, len(scored), sum(scored), *wilson(sum(scored), len(scored))))
     return pd.DataFrame(rows, columns=["arm", name, *SUCCESS_COLUMNS[2:]])
 
 
 def _outcomes(arm: str, trajectories: Iterable[Trajectory]) -> dict[str, dict[tuple[str, int], bool]]:
-    """Success by split, then by (task name, seed); unscored episodes left out."""
+    """Success by split, then by (task name, seed); repeats and unscored episodes left out."""
     outcomes: dict[str, dict[tuple[str, int], bool]] = {}
-    seen = set()
-    for trajectory in trajectories:
-        key = (trajectory.task.name, trajectory.task.seed)
+    everything, seen = list(trajectories), set()
+    for key in ((t.task.name, t.task.seed) for t in everything):
         if key in seen:
             raise ValueError(f"{arm} holds {key[0]}, seed {key[1]}, twice: keep one episode a task and seed to pair it")
         seen.add(key)
+    for trajectory in different(everything):
         succeeded = _succeeded(trajectory)
         if succeeded is not None:
+            key = (trajectory.task.name, trajectory.task.seed)
             outcomes.setdefault(trajectory.task.split, {})[key] = succeeded
     return outcomes

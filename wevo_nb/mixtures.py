@@ -2,7 +2,7 @@
 
 An arm is D_1, the real successes of the first round, with something beside it, or a set of equal
 size of one kind or both. A control adds as many different rows as the imagined trajectories have,
-so that more data alone cannot explain a difference. Used by notebook 04. Paper: section 3.3,
+and is trained on as many, so that more data alone cannot explain a difference. Used by notebook 04. Paper: section 3.3,
 Table 1; the arms of equal size are ours.
 """
 
@@ -30,7 +30,9 @@ def compose(
     """(real rows, rows beside them) of an arm, different ones each, before balancing.
 
     `first` are the rows of D_1; `beside` those of SOURCES by name: imagined, written, explored,
-    later (real successes of the later rounds). Controls take as many as there are imagined ones.
+    later (real successes of the later rounds). Controls take as many as webevolver has beside D_1.
+    `fit` makes the sizes alike after balancing too.
+
     Raises NoSuchRows where an arm of equal size has no imagined row to be equal to.
     """
     rng = random.Random(seed)
@@ -50,7 +52,7 @@ def compose(
         case "no_world_model":
             return list(first), new(beside.get("written", ()))
         case "explorer" | "more_real":
-            return list(first), draw(new(beside.get(SOURCES[arm], ())), len(imagined))
+            return list(first), draw(new(beside.get(SOURCES[arm], ())), len(new(imagined)))
         case "real_only":
             return draw(first, size), []
         case "synthetic_only":
@@ -58,6 +60,12 @@ def compose(
         case "mixed":
             return draw(first, size - size // 2), draw(new(imagined), size // 2)
     raise NoSuchRows(f"no data arm '{arm}': take one of {', '.join(FINAL_ARMS)}")
+
+
+def fit(rows: Sequence[Row], size: int, *, seed: int) -> list[Row]:
+    """`size` rows: cut, or begun anew, in an order fixed by `seed`. None of nothing."""
+    shuffled = random.Random(seed).sample(list(rows), len(rows))
+    return [shuffled[i % len(shuffled)] for i in range(size)] if shuffled else []
 
 
 def _key(row: Row) -> tuple[str, str]:

@@ -34,7 +34,11 @@ FINAL_ARMS = {
 }
 POLICIES = re.compile(rf"random|zero_shot|self_improve_(\d+)|{'|'.join(FINAL_ARMS)}")
 WMLA = re.compile(r"wmla(?:_k([2-9]|\d\d))?_d([1-9])")
-FREE = ("wmla.grid", "wmla.presets")  # mappings whose keys the base does not list; their section checks them
+FREE = (
+    "wmla.grid",
+    "wmla.presets",
+    "world_model.beside",
+)  # mappings whose keys the base does not list; their section checks them
 
 
 class ParamsError(ValueError):
@@ -147,6 +151,7 @@ class WorldModelParams(Section):
     per_start: Positive | None
     per_verb: Positive | None
     value_rows: Count
+    beside: dict[str, RoleParams]
     held_out_share: Annotated[float, Field(gt=0, le=0.5)]
     outcome_weight: Annotated[float, Field(ge=0, lt=1)]
     max_tokens: Positive
@@ -318,6 +323,23 @@ class Params(Section):
         ahead = tuple(f"{policy}+{preset}" for policy in last for preset in ("wmla_d1", "best_of_k"))
         every = ("zero_shot", *improved, *self.sft.arms, *ahead, *self.wmla.more_arms, *self._grid())
         return tuple(dict.fromkeys(every))
+
+    @model_validator(mode="after")
+    def _nothing_is_asked_that_was_not_learned(self):
+        learned = self.world_model
+        for name in self.arms():
+            ahead = parse_arm(name, self).ahead
+            if ahead and ahead.scorer == "value" and not learned.value_rows:
+                raise ValueError(f"{name} asks the world model for a value: set world_model.value_rows, e.g. 200")
+        if self.synthesize.first_page == "imagined" and not learned.opening_rows:
+            raise ValueError("synthesize.first_page is imagined: set world_model.opening_rows, e.g. 40")
+        for arm, there, key in (
+            ("no_world_model", self.synthesize.written, "synthesize.written"),
+            ("explorer", self.collect.explorer_episodes, "collect.explorer_episodes"),
+        ):
+            if arm in self.sft.arms and not there:
+                raise ValueError(f"sft.arms: {arm} has nothing to learn from: {key} is 0")
+        return self
 
     @model_validator(mode="after")
     def _a_grid_has_policies(self):

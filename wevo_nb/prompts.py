@@ -62,6 +62,7 @@ SCORER_JSON = (
     'Reply with JSON alone: {"why": "...", "score": 0.5}'
 )
 VALUE = "You watch a web agent. Reply with one number from 0 to 1: how far it is on its way to the objective."
+ENDED = "(the episode ends)"  # a value is told no more of an end: its reward would be the answer
 VALUE_REPLIES = ("0", "0.25", "0.5", "0.75", "1")
 DREAMER = (
     "You know how web pages behave. Say in one or two short sentences what the page shows after the action, "
@@ -217,6 +218,8 @@ def imagined_text(observation: Observation) -> str:
     """An imagined page, or in one line how the episode is predicted to end."""
     if not observation.done:
         return observation.text
+    if observation.reward is None:
+        return ENDED
     return f"(the episode ends, P(success) = {observation.reward:.2f})"
 
 

@@ -32,7 +32,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from wevo_nb.facts import facts_of, facts_on, with_parts
+from wevo_nb.facts import facts_of, facts_on, facts_shown, with_parts
 from wevo_nb.free_walks import Predict, Walked
 from wevo_nb.metrics import wilson
 from wevo_nb.observation import CLICKABLE, bodies_of, changed_bodies, parse_page
@@ -257,8 +257,7 @@ def _shown(case: Case) -> tuple[set[tuple[str, str]], set[str]]:
 @lru_cache(maxsize=4096)  # a page is asked about once a later step, model and depth
 def _shows(page: str) -> tuple[frozenset, frozenset]:
     """The controls and the facts of a real page."""
-    told = facts_of("\n".join(f"{e.name}\n{e.properties}" for e in parse_page(page)))
-    return frozenset(_controls(page)), frozenset(with_parts(told))
+    return frozenset(_controls(page)), frozenset(with_parts(facts_shown(page)))
 
 
 def _facts_said(page: str) -> set[str]:

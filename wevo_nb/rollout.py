@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from wevo_nb.actions import thought_of
-from wevo_nb.llm import metered
+from wevo_nb.llm import cost_of, metered
 from wevo_nb.runs import JSONL
-from wevo_nb.schema import Cost, Effect, Environment, Judge, Observation, Policy, Step, Task, Trajectory
+from wevo_nb.schema import Effect, Environment, Judge, Observation, Policy, Step, Task, Trajectory
 
 RETRIES = 1  # of an episode that its environment broke off
 
@@ -47,9 +47,7 @@ async def rollout(
             ended = "dead_end"
             break
         if decision.cost is None and used.calls:
-            tokens = used.prompt_tokens + used.completion_tokens
-            cost = Cost(calls=used.calls, tokens=tokens, seconds=round(acting - deciding, 3))
-            decision = decision.model_copy(update={"cost": cost})
+            decision = decision.model_copy(update={"cost": cost_of(used, acting - deciding)})
         if decision.action is None:
             unread = {"note": decision.error, "effect": Effect(problem="unreadable")}
             following = observation.model_copy(update=unread)

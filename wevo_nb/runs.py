@@ -290,7 +290,11 @@ class JSONL:
 
 def link_tree(source: Path, target: Path):
     """Copies a folder; weights are linked, for they are large and never written twice."""
-    link = lambda old, new: (os.link if old.endswith(".safetensors") else shutil.copy2)(old, new)  # noqa: E731
+
+    def link(old: str, new: str):
+        Path(new).unlink(missing_ok=True)  # of an attempt that was killed
+        (os.link if old.endswith(".safetensors") else shutil.copy2)(old, new)
+
     shutil.copytree(source, target, copy_function=link, ignore=shutil.ignore_patterns(".lock"), dirs_exist_ok=True)
 
 

@@ -77,7 +77,7 @@ class Observation(Record):
         return self.effect.problem if self.effect else None
 
     done: bool = False
-    reward: float | None = None  # only with done: the page's own reward, or P(success) if imagined
+    reward: float | None = None  # only with done: the page's own, or P(success | end) if imagined; None: unknown
 
 
 Verb = Literal["click", "type", "select", "scroll", "wait", "goback", "restart", "goto", "tab", "stop"]
@@ -101,11 +101,12 @@ class Candidate(Record):
 
 
 class Cost(Record):
-    """What a decision cost: calls of models, tokens they processed, wall time, steps of a real environment."""
+    """What a decision cost: calls of models, tokens they processed, time, steps of a real environment."""
 
     calls: int = 0
     tokens: int = 0
-    seconds: float = 0.0
+    seconds: float = 0.0  # of wall time, waiting for others' calls included
+    model_seconds: float = 0.0  # that models worked for it
     steps: int = 0
 
 

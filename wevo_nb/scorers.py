@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 from wevo_nb.llm import Model, Reply, Request, read_json
 from wevo_nb.params import LookAheadParams
-from wevo_nb.prompts import SCORER, SCORER_JSON, SCORER_REPLIES, VALUE, VALUE_REPLIES, scorer_messages
+from wevo_nb.prompts import ENDED, SCORER, SCORER_JSON, SCORER_REPLIES, VALUE, VALUE_REPLIES, scorer_messages
 from wevo_nb.schema import Decision, Observation, Step, Task
 from wevo_nb.world_model import Prediction
 
@@ -49,7 +49,7 @@ class Scorer(Protocol):
 
 
 class PredictionScorer:
-    """By what the world model predicts last: the outcome, a veto, or the policy's likelihood times the outcome.
+    """By what the world model predicts: the last outcome, a veto on the first, or the likelihood times the last.
 
     outcome: success 1, a changed page 0.5, failure or no change 0. veto: 0 where failure or no
     change is likelier than not, else 1. likelihood: P(action) x (P(success) + P(changed) / 2).
@@ -106,7 +106,9 @@ class ModelScorer:
 
     def _request(self, task, history, observation, candidate: Decision, future: Future) -> Request:
         if self.kind == "value":
-            messages = scorer_messages(task, observation, candidate.action, future.texts, system=VALUE)
+            ends = [p.observation.done for p in future.predictions] or [False] * len(future.texts)
+            shown = [ENDED if end else text for end, text in zip(ends, future.texts, strict=True)]
+            messages = scorer_messages(task, observation, candidate.action, shown, system=VALUE)
             return Request(messages=messages, choices=VALUE_REPLIES)
         several = self.how.scores > 1
         how = {

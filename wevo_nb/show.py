@@ -109,6 +109,13 @@ def trajectory(one: Trajectory) -> HTML:
     return _html(f"{head}<table><tr><th>step</th><th>page</th><th>reply</th></tr>{''.join(rows)}{last}</table>")
 
 
+def came(observation: Observation) -> str:
+    """What an imagined page shows, or how the episode ends."""
+    if observation.done:
+        return "(ends)" if observation.reward is None else f"(ends, P(success) = {observation.reward:.2f})"
+    return observation.text or "(nothing that can be read)"
+
+
 def decision(one: Decision, page: Observation | None = None) -> HTML:
     """A look-ahead decision as a picture: the page, each candidate, what was imagined of it step by step, its score.
 

@@ -26,7 +26,7 @@ CAUSES = (
     "accepted", "judge no", "unscored", "unparsed", "invented id", "unreadable page", "looped", "horizon",
     "nothing left",
 )  # fmt: skip
-FEWEST_ENDS = 5  # real ends of one kind of task on which a threshold of its own may rest
+FEWEST_ENDS = 5  # real ends above a threshold on which it may rest
 THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 TRUTH_COLUMNS = ("threshold", "n", "true", "rate", "low", "high")
 WRITTEN_PAGE = "PAGE:"
@@ -78,9 +78,16 @@ class End(NamedTuple):
     success: bool
 
 
-def end_of(transition: Transition, prediction: Prediction) -> End:
-    """A real end beside what was predicted of it."""
-    return End(transition.situation.task.name, chance_of_success(prediction), transition.outcome == "success")
+def ends_of(transitions: Sequence[Transition], predictions: Sequence[Prediction]) -> list[End]:
+    """Real ends beside what was predicted of them. A dream ends only where an end is predicted, or with a
+    `stop`: ends that were not foreseen say nothing about it.
+    """
+    found = []
+    for t, p in zip(transitions, predictions, strict=True):
+        chance = chance_of_success(p.probabilities)
+        if chance is not None and (p.observation.done or t.situation.action.verb == "stop"):
+            found.append(End(t.situation.task.name, chance, t.outcome == "success"))
+    return found
 
 
 def calibrate(ends: Sequence[End], *, precision: float, least: float) -> dict[str, float | None]:
@@ -89,15 +96,15 @@ def calibrate(ends: Sequence[End], *, precision: float, least: float) -> dict[st
 
     None: no threshold reaches it, so nothing of that kind is accepted.
     """
-    families = {family: [e for e in ends if e.family == family] for family in {e.family for e in ends}}
-    enough = {family: found for family, found in sorted(families.items()) if len(found) >= FEWEST_ENDS}
+    families = {family: [e for e in ends if e.family == family] for family in sorted({e.family for e in ends})}
+    enough = {family: found for family, found in families.items() if len(found) >= FEWEST_ENDS}
     return {name: _lowest(found, precision, least) for name, found in {"": list(ends), **enough}.items()}
 
 
 def _lowest(ends: Sequence[End], precision: float, least: float) -> float | None:
     for threshold in sorted({least, *(e.chance for e in ends if e.chance > least)}):
         above = [e.success for e in ends if e.chance >= threshold]
-        if above and sum(above) / len(above) >= precision:
+        if len(above) >= FEWEST_ENDS and sum(above) / len(above) >= precision:
             return threshold
     return None
 
@@ -187,7 +194,7 @@ async def write_trajectories(
     found = [read_written(t, page, reply[0], horizon) for (t, page), reply in zip(tasks, replies, strict=True)]
     ends = [one for one in found if one.ended == "done"]
     last = [Situation(t.task, t.steps[:-1], t.steps[-1].observation, t.steps[-1].decision.action) for t in ends]
-    rewards = iter([chance_of_success(p) for p in await predict(judge, last, params, pages=False)])
+    rewards = iter([chance_of_success(p.probabilities) for p in await predict(judge, last, params, pages=False)])
     rewarded = lambda one: one.final.model_copy(update={"done": True, "reward": next(rewards)})  # noqa: E731
     return [one.model_copy(update={"final": rewarded(one)}) if one.ended == "done" else one for one in found]
 

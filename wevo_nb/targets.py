@@ -12,8 +12,8 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from wevo_nb.facts import facts_of, facts_on, mask, with_parts
-from wevo_nb.llm import Model, Request
+from wevo_nb.facts import facts_of, facts_shown, mask, with_parts
+from wevo_nb.llm import CallFailed, Model, Request
 from wevo_nb.observation import apply_changes, bodies_of, changes, is_page, number, quote
 from wevo_nb.params import WorldModelParams
 from wevo_nb.prompts import DESCRIBER, RATIONALE, Messages, explainer_messages, world_model_messages
@@ -78,7 +78,7 @@ def target_text(transition: Transition, params: WorldModelParams, said: Mapping[
 def known_facts(situation: Situation) -> set[str]:
     """What may stand on the next page without having been invented: the goal, what is typed, every page so far."""
     pages = [*(step.observation.text for step in situation.history), situation.observation.text]
-    told = facts_of(f"{situation.task.goal}\n{situation.action.text}").union(*map(facts_on, pages))
+    told = facts_of(f"{situation.task.goal}\n{situation.action.text}").union(*map(facts_shown, pages))
     return with_parts(told)
 
 
@@ -122,6 +122,8 @@ async def explain(
         part = missing[i : i + batch]
         replies = await model([_question(t, kind) for _, t, kind in part])
         for (key, _, _), [reply, *_] in zip(part, replies, strict=True):
+            if reply.finish == "failed":
+                raise CallFailed("a sentence about a transition was not written: the same command asks for it again")
             text = " ".join(reply.text.split("\n")[0].split()) or "(no explanation)"
             cache.append(Explanation(key=key, text=text))
         on_done(len(part))

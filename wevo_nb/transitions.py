@@ -38,10 +38,11 @@ class Transition(NamedTuple):
 
     @property
     def start(self) -> str:
-        """Path of the page where the episode began, or the task's kind where it tells none."""
+        """Host and path of the page where the episode began, or the task's kind where it tells none."""
         situation = self.situation
         first = situation.history[0].observation if situation.history else situation.observation
-        return urlsplit(first.url).path or situation.task.name
+        url = urlsplit(first.url)
+        return f"{url.hostname or ''}{url.path}" or situation.task.name
 
 
 def outcome_of(before: Observation, after: Observation) -> str:
@@ -97,7 +98,7 @@ def memory_of(history: Sequence[Step], observation: Observation, chars: int) -> 
     As many as fit into `chars` characters: the short state that keeps a longer imagined walk from
     inventing anew what it has seen.
     """
-    seen = set(bodies_of(observation.text))
+    seen = {body.lstrip("\t") for body in bodies_of(observation.text)}
     kept: list[str] = []
     for step in reversed(history):
         for element in parse_page(step.observation.text):

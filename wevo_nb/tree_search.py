@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from wevo_nb.actions import thought_of
-from wevo_nb.llm import CallFailed, metered
+from wevo_nb.llm import CallFailed, cost_of, metered
 from wevo_nb.lookahead import LookAhead, best_of, unscored
-from wevo_nb.schema import Candidate, Cost, Decision, Environment, Observation, Step, Task
+from wevo_nb.prompts import ENDED
+from wevo_nb.schema import Candidate, Decision, Environment, Observation, Step, Task
 from wevo_nb.scorers import Future
 
-ENDED = "(the episode ends)"  # the reward of an end that was tried is not looked at
 ENOUGH = 1.0  # the score at which the search ends
 
 
@@ -45,9 +45,7 @@ class TreeSearch:
             decision, steps = await self._search(task, history, observation)
         if decision is None:
             return None
-        tokens = used.prompt_tokens + used.completion_tokens
-        seconds = round(time.perf_counter() - started, 3)
-        return decision.model_copy(update={"cost": Cost(calls=used.calls, tokens=tokens, seconds=seconds, steps=steps)})
+        return decision.model_copy(update={"cost": cost_of(used, time.perf_counter() - started, steps)})
 
     async def _search(self, task, history, observation) -> tuple[Decision | None, int]:
         """The decision, and how many actions were done in real environments to find it."""

@@ -100,7 +100,7 @@ def _prediction(situation, answer, outcome, page, params: WorldModelParams, *, p
     following = Observation(
         text=_drawn(before, text, outcome, readable, pages),
         done=done,
-        reward=probabilities["success"] if done else None,
+        reward=chance_of_success(probabilities) if done else None,
         note="" if readable else UNREAD,
         effect=None if readable else Effect(problem="unreadable"),
     )
@@ -116,18 +116,18 @@ def _drawn(before: str, text: str, outcome: str, readable: bool, pages: bool) ->
     return text if pages else "(the page changes)"
 
 
-def chance_of_success(prediction: Prediction) -> float:
-    """P(success) of an episode that ends here: against P(failure) alone."""
-    won, lost = prediction.probabilities["success"], prediction.probabilities["failure"]
-    return won / (won + lost) if won + lost else 0.0
+def chance_of_success(probabilities: Mapping[str, float]) -> float | None:
+    """P(success) of an episode that ends here: against P(failure) alone. None where nothing is known of either."""
+    won, lost = probabilities["success"], probabilities["failure"]
+    return won / (won + lost) if won + lost else None
 
 
 class WorldModelEnv:
     """An Environment that a world model imagines.
 
     Its first pages are those of the real tasks in `first_pages`, or imagined from the task where
-    `imagine_first`. The reward of an imagined end is P(success), after a `stop` against P(failure)
-    alone; a page that cannot be read leaves the page as it was, with a note. `hint_at`: the step,
+    `imagine_first`. The reward of an imagined end is P(success) against P(failure) alone, None where
+    nothing is known of either; a page that cannot be read leaves the page as it was, with a note. `hint_at`: the step,
     counted from 1, whose page is asked to hold the answer, as the official release does at its last.
     """
 
@@ -166,7 +166,7 @@ class WorldModelEnv:
     async def step(self, action: Action, thought: str = "") -> Observation:
         if action.verb == "stop":
             prediction = await self._predict(self.observation, action, pages=False)
-            end = {"done": True, "reward": chance_of_success(prediction), "note": "", "effect": None}
+            end = {"done": True, "reward": chance_of_success(prediction.probabilities), "note": "", "effect": None}
             return self.observation.model_copy(update=end)
         if action.id is not None and action.verb != "tab" and action.id > len(bodies_of(self.observation.text)):
             note = f"there is no element [{action.id}] on the page"
