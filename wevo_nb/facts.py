@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from wevo_nb.observation import CLICKABLE, LINE, parse_page, quote, unquote
 
 FACTS = re.compile(
-    r"(?P<price>[$€£]\s?\d[\d.,]*)"
+    r"(?P<price>[$€£]\s?\d(?:[\d.,]*\d)?)"
     r"|(?P<number>\d(?:[\d.,:/%-]*[\d%])?)"
     r"|(?P<name>\b[A-Z](?:[\w'-]*\w)?(?: [A-Z](?:[\w'-]*\w)?)*)"
 )
