@@ -53,7 +53,7 @@ def test_the_table_of_results_keeps_its_contract(unbroken):
     assert [(row["arm"], row["split"]) for row in success] == [
         (a, s) for a in ARMS for s in ("test_seeds", "test_tasks")
     ]
-    # of 6 and 2 episodes: both seeds of click-test-2 and of click-test-transfer give one page and goal, which count once
+    # of 6 and 2 episodes: the two seeds of click-test-2 and of click-test-transfer give one page and goal
     assert {row["split"]: row["n"] for row in success} == {"test_seeds": "5", "test_tasks": "1"}
 
 
