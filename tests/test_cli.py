@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import Future
 from pathlib import Path
 
 import nbformat
@@ -300,3 +301,13 @@ def _runs(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def test_an_interrupt_that_is_swallowed_still_ends_the_watch(tmp_path):
+    """The exception can come up where nothing may be raised; that a signal came is known all the same."""
+    chain.STOPPED.set()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            chain._watch(Future(), tmp_path, lambda line: None)
+    finally:
+        chain.STOPPED.clear()

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 import shutil
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError
@@ -24,6 +25,8 @@ from wevo_nb.runs import StageError, link_tree, read_json, run_folder, signature
 NOTEBOOKS = ("01_collect", "02_wm_train", "03_synthesize", "04_final_sft", "05_wmla", "06_analysis")
 NEED_BROWSER = ("01_collect", "03_synthesize", "05_wmla")
 POLL_S = 1.0  # between two looks at a stage's progress.json
+# Set with an interrupt: the exception alone can be lost, where it comes up in a callback that swallows it.
+STOPPED = threading.Event()
 QUIET_KERNEL_S = 120  # a kernel on a busy machine may be silent for so long after a cell
 
 
@@ -306,6 +309,8 @@ def _watch(running: Future, folder: Path, notice: Callable[[str], None]):
             running.exception(timeout=POLL_S)
             return
         except TimeoutError:
+            if STOPPED.is_set():
+                raise KeyboardInterrupt from None
             notice(pace(newest_progress(folder, began), first))
 
 

@@ -69,7 +69,8 @@ def run(
     ] = None,
 ):
     """Run the notebooks in order. Finished stages are skipped and broken ones go on: run it again."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     with plain_errors():
         profile = profile or chain.profile_of(source or run or "demo")
         run = run or profile
@@ -447,6 +448,7 @@ def fail(message: str, status: int):
 
 
 def _interrupt(*_):
+    chain.STOPPED.set()
     raise KeyboardInterrupt
 
 
