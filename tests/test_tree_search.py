@@ -164,3 +164,9 @@ async def test_a_single_candidate_is_done_untried():
     decision = await found.act(TASK, (), seen("[1] button 'only'"))
     assert (decision.action.id, decision.candidates, decision.cost.steps, pages.made) == (1, (), 0, [])
     assert await found.act(TASK, (), seen("")) is None
+
+
+async def test_in_the_first_steps_it_does_not_search_where_it_is_told_so():
+    found, pages = search(SCORES, skip_steps=1)
+    decision = await found.act(TASK, (), seen(PAGE))
+    assert decision.action.id == 1 and decision.candidates == () and pages.made == []

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
-from wevo_nb.figures import BLUE, GREY, ORANGE, UP, _interval, _legend, _styled, colour
+from wevo_nb.figures import BLUE, GREEN, GREY, ORANGE, PINK, SKY, UP, YELLOW, _interval, _legend, _styled, colour
 from wevo_nb.report_card import LOWER_IS_BETTER, TEACHER_FORCED
 
 if TYPE_CHECKING:
     import pandas as pd
 
 FIRST_METRICS = ("parses", "exact_match", "outcome_accuracy", "changed_f1", "auc_success")  # that most is read from
+LINES = (GREEN, BLUE, ORANGE, PINK, SKY, YELLOW)  # of a grid, whose series are all one method
 DEPTH_METRICS = ("exact_match", "outcome_accuracy", "element_f1", "hallucinated_facts")
-SHADES = {"changed": BLUE, "same": GREY, "success": "#009E73", "failure": ORANGE, "value": "#CC79A7"}
+SHADES = {"changed": BLUE, "same": GREY, "success": GREEN, "failure": ORANGE, "value": PINK}
 
 
 @_styled
@@ -123,7 +124,7 @@ def lookahead_grid(frame: pd.DataFrame) -> Figure:
         for place, name in enumerate(names):
             part = rows[rows["series"] == name].sort_values("x")
             xs = [x + 0.08 * (place - (len(names) - 1) / 2) for x in part["x"]]
-            shade = colour(name)
+            shade = LINES[place % len(LINES)]
             panel.plot(xs, 100 * part["rate"], color=shade, linewidth=1)
             for x, row in zip(xs, part.itertuples(), strict=True):
                 _interval(panel, x, row.rate, row.low, row.high, shade, upright=True, label=name)

@@ -40,6 +40,8 @@ class TreeSearch:
 
     async def act(self, task: Task, history: Sequence[Step], observation: Observation) -> Decision | None:
         """The first action of the best path that was found; the policy's own where nothing could be scored."""
+        if len(history) < self.ahead.how.skip_steps:
+            return await self.ahead.policy.act(task, history, observation)
         started = time.perf_counter()
         with metered() as used:
             decision, steps = await self._search(task, history, observation)
