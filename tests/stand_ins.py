@@ -56,6 +56,14 @@ def did(action: str) -> Decision:
     return decision_of(f"Thought: I act. Action: ```{action}```")
 
 
+# A form of one box, what ticking it makes of it, and the two ways of saying so.
+FORM = "[1] checkbox 'News'\n[2] button 'OK'"
+CHECKED = "[1] checkbox 'News' checked: true\n[2] button 'OK'"
+CHANGE = "~[1] checkbox 'News' checked: true"
+GOAL = "Check News"
+CHECK, PRESS = did("click [1]").action, did("click [2]").action
+
+
 def walk(of: Task, *pages_and_actions, ended="done", reward=None, policy="p", attempt=0, success=None) -> Trajectory:
     """page, action, page, action, ..., last page; pages are texts or observations."""
     pages = [seen(p) if isinstance(p, str) else p for p in pages_and_actions[::2]]

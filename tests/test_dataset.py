@@ -6,15 +6,13 @@ import random
 from collections import Counter
 
 import pytest
-from stand_ins import SMOKE, did, seen, task, walk
+from stand_ins import CHECKED, FORM, SMOKE, did, seen, task, walk
 
 from wevo_nb.dataset import RowError, draw_transitions, gate, take_evenly, training_rows, value_rows
 from wevo_nb.params import load_params
 from wevo_nb.targets import Row
 from wevo_nb.transitions import Situation, Transition, openings, transitions
 
-FORM = "[1] checkbox 'News'\n[2] button 'OK'"
-CHECKED = "[1] checkbox 'News' checked: true\n[2] button 'OK'"
 PARAMS = SMOKE.world_model
 GATE = load_params("study").params.world_model_sft.gate  # of base.yaml
 

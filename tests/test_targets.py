@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from stand_ins import SMOKE, Scripted, did, seen, task, walk
+from stand_ins import CHANGE, CHECK, CHECKED, FORM, GOAL, SMOKE, Scripted, seen, task, walk
 
 from wevo_nb.facts import facts_of, facts_on
 from wevo_nb.llm import Reply
@@ -11,11 +11,6 @@ from wevo_nb.runs import JSONL
 from wevo_nb.targets import Explanation, explain, key_of, messages_for, read_page, row_for, target_text, wanted
 from wevo_nb.transitions import Situation, Transition, outcome_of, transitions
 
-FORM = "[1] checkbox 'News'\n[2] button 'OK'"
-CHECKED = "[1] checkbox 'News' checked: true\n[2] button 'OK'"
-CHANGE = "~[1] checkbox 'News' checked: true"
-GOAL = "Check News"
-CHECK, PRESS = did("click [1]").action, did("click [2]").action
 PARAMS = SMOKE.world_model
 PAGES = PARAMS.model_copy(update={"target": "page"})
 TOLD = PARAMS.model_copy(update={"target": "change_described"})

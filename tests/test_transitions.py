@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from stand_ins import did, seen, task, walk
+from stand_ins import CHECK, CHECKED, FORM, GOAL, PRESS, did, seen, task, walk
 
 from wevo_nb.schema import Decision, Step, Trajectory
 from wevo_nb.transitions import first_pages, memory_of, openings, outcome_counts, outcome_of, transitions
-
-FORM = "[1] checkbox 'News'\n[2] button 'OK'"
-CHECKED = "[1] checkbox 'News' checked: true\n[2] button 'OK'"
-CHANGE = "~[1] checkbox 'News' checked: true"
-GOAL = "Check News"
-CHECK, PRESS = did("click [1]").action, did("click [2]").action
 
 
 def good(seed: int = 0, **more) -> Trajectory:

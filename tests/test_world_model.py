@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from stand_ins import SMOKE, Scripted, did, outcome_reply, seen, task, walk
+from stand_ins import CHANGE, CHECK, CHECKED, FORM, GOAL, PRESS, SMOKE, Scripted, outcome_reply, seen, task, walk
 
 from wevo_nb.dataset import training_rows
 from wevo_nb.judge import RewardJudge
@@ -14,11 +14,6 @@ from wevo_nb.schema import Effect, Trajectory
 from wevo_nb.transitions import Situation, first_pages, transitions
 from wevo_nb.world_model import UNREAD, WorldModelEnv, predict
 
-FORM = "[1] checkbox 'News'\n[2] button 'OK'"
-CHECKED = "[1] checkbox 'News' checked: true\n[2] button 'OK'"
-CHANGE = "~[1] checkbox 'News' checked: true"
-GOAL = "Check News"
-CHECK, PRESS = did("click [1]").action, did("click [2]").action
 PARAMS = SMOKE.world_model
 PAGES = PARAMS.model_copy(update={"target": "page"})
 AT_FORM = Situation(task(goal=GOAL), (), seen(FORM), CHECK)
