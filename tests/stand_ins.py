@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from wevo_nb.dataset import draw_transitions
 from wevo_nb.llm import Reply, Request, Usage
-from wevo_nb.params import load_params
+from wevo_nb.params import WorldModelParams, load_params
 from wevo_nb.policies import decision_of
 from wevo_nb.schema import Decision, Observation, Step, Task, Trajectory, Verdict
-from wevo_nb.targets import WORDS
+from wevo_nb.targets import WORDS, Row, row_for
+from wevo_nb.transitions import Transition
 
 SMOKE = load_params("smoke").params
 ONE_THREAD = SMOKE.llm.model_copy(update={"dtype": "float32", "threads": 1})
@@ -62,6 +64,12 @@ CHECKED = "[1] checkbox 'News' checked: true\n[2] button 'OK'"
 CHANGE = "~[1] checkbox 'News' checked: true"
 GOAL = "Check News"
 CHECK, PRESS = did("click [1]").action, did("click [2]").action
+
+
+def training_rows(found: Sequence[Transition], params: WorldModelParams, **how) -> tuple[list[Row], list[dict]]:
+    """The rows that notebook 02 trains on, and the ledger."""
+    taken, ledger = draw_transitions(found, params, **how)
+    return [row_for(transition, params) for transition in taken], ledger
 
 
 def walk(of: Task, *pages_and_actions, ended="done", reward=None, policy="p", attempt=0, success=None) -> Trajectory:

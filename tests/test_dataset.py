@@ -6,9 +6,9 @@ import random
 from collections import Counter
 
 import pytest
-from stand_ins import CHECKED, FORM, SMOKE, did, seen, task, walk
+from stand_ins import CHECKED, FORM, SMOKE, did, seen, task, training_rows, walk
 
-from wevo_nb.dataset import RowError, draw_transitions, gate, take_evenly, training_rows, value_rows
+from wevo_nb.dataset import RowError, draw_transitions, gate, take_evenly, value_rows
 from wevo_nb.params import load_params
 from wevo_nb.targets import Row
 from wevo_nb.transitions import Situation, Transition, openings, transitions

@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 import pytest
-from stand_ins import CHANGE, CHECK, CHECKED, FORM, GOAL, PRESS, SMOKE, Scripted, outcome_reply, seen, task, walk
+from stand_ins import (
+    CHANGE,
+    CHECK,
+    CHECKED,
+    FORM,
+    GOAL,
+    PRESS,
+    SMOKE,
+    Scripted,
+    outcome_reply,
+    seen,
+    task,
+    training_rows,
+    walk,
+)
 
-from wevo_nb.dataset import training_rows
 from wevo_nb.judge import RewardJudge
 from wevo_nb.llm import Reply
 from wevo_nb.policies import Replay

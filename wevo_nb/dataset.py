@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from wevo_nb.params import GateParams, WorldModelParams
 from wevo_nb.prompts import ENDED, VALUE, VALUE_REPLIES, scorer_messages
 from wevo_nb.schema import Trajectory
-from wevo_nb.targets import Row, row_for
+from wevo_nb.targets import Row
 from wevo_nb.transitions import Transition
 
 NAMED = 3  # rows that a refusal names
@@ -24,19 +24,6 @@ NAMED = 3  # rows that a refusal names
 
 class RowError(ValueError):
     """Rows that cannot be trained on."""
-
-
-def training_rows(
-    found: Sequence[Transition],
-    params: WorldModelParams,
-    *,
-    seed: int,
-    openings: Sequence[Transition] = (),
-    said: Mapping[str, str] | None = None,
-) -> tuple[list[Row], list[dict]]:
-    """Rows of `draw_transitions`, in its order, and its ledger."""
-    taken, ledger = draw_transitions(found, params, seed=seed, openings=openings)
-    return [row_for(transition, params, said or {}) for transition in taken], ledger
 
 
 def draw_transitions(
