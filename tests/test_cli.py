@@ -83,6 +83,8 @@ def test_a_plan_has_the_papers_order_and_each_04_its_arm():
         "04_webevolver": "webevolver",
     }
     assert steps[8].parts[:2] == ["05_wmla/zero_shot", "05_wmla/self_improve_1"]
+    late = chain.plan("demo", {"world_model": {"first_iteration": 2}})
+    assert [step.stage for step in late] == [step.stage for step in steps if step.stage != "iter-1/02_wm_train"]
 
 
 @pytest.mark.parametrize(

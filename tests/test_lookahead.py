@@ -91,6 +91,20 @@ def test_the_best_is_the_highest_scored_then_the_first(scores, best):
     assert best_of(scores) == best
 
 
+@pytest.mark.parametrize(
+    ("scores", "best"),
+    [
+        ([0.5, 0.75, 0.7], 1),  # by the margin itself
+        ([0.5, 0.7, 0.6], 0),  # by less
+        ([0.0, None, 0.25], 2),
+        ([None, 0.9], 0),  # an unscored one is overruled by a success alone, with a margin or without
+        ([None, 1.0], 1),
+    ],
+)
+def test_the_first_candidate_is_overruled_by_a_margin(scores, best):
+    assert best_of(scores, margin=0.25) == best
+
+
 def test_a_random_tie_is_drawn_among_the_best_by_the_seed():
     """Two of four are best: each comes up in half of 200 seeds, within four standard errors."""
     drawn = Counter(best_of([0.5, 1.0, None, 1.0], tie="random", seed=seed) for seed in range(200))

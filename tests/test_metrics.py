@@ -344,6 +344,6 @@ def test_a_repeat_of_the_same_page_and_goal_is_no_further_episode():
 
 def test_the_control_of_a_preset_has_its_scorer_and_imagines_nothing():
     wmla = load_params("demo").params.wmla
-    for preset in ("wmla_d1", "wmla_k5_d2", "veto", "likelihood", "webdreamer", "paper", "released_code"):
+    for preset in ("wmla_d1", "wmla_k5_d2", "expected", "veto", "likelihood", "webdreamer", "paper", "released_code"):
         control = wmla.preset(metrics.control_of(preset))
         assert (control.imagination, control.scorer) == ("none", wmla.preset(preset).scorer)

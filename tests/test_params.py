@@ -116,6 +116,19 @@ def test_synthesis_cannot_use_an_iteration_that_is_not_run(key):
 
 
 @pytest.mark.parametrize(
+    ("first", "asked", "message"),
+    [
+        (3, None, "world_model.first_iteration is 3: of 2 iterations none trains one"),
+        (2, 1, "synthesize.world_model_iteration is 1, and the first that is trained is 2"),
+    ],
+)
+def test_a_world_model_that_is_not_trained_cannot_be_asked(first, asked, message):
+    with pytest.raises(ParamsError, match=message):
+        load_params("demo", {"world_model.first_iteration": first, "synthesize.world_model_iteration": asked})
+    load_params("demo", {"world_model.first_iteration": 2, "synthesize.world_model_iteration": 2})
+
+
+@pytest.mark.parametrize(
     ("arm", "message"),
     [
         ("self_improved_1", "wmla.arms: no arm 'self_improved_1': take random, zero_shot, self_improve_<i>, webev"),
@@ -124,7 +137,7 @@ def test_synthesis_cannot_use_an_iteration_that_is_not_run(key):
         ("self_improve_0", "wmla.arms: self_improve_0 needs iteration 0, and iterations is 2"),
         ("explorer", "wmla.arms: explorer needs the data arm explorer: add it to sft.arms"),
         ("mixed+wmla_d1", r"wmla.arms: mixed\+wmla_d1 needs the data arm mixed: add it to sft.arms"),
-        ("zero_shot+dream", r"wmla.arms: zero_shot\+dream: no preset 'dream': take wmla_d<n>, .*best_of_k_llm, veto, "),
+        ("zero_shot+dream", r"wmla.arms: zero_shot\+dream: no preset 'dream': take wmla_d<n>, .*best_of_k_llm, expected, "),
         ("zero_shot+wmla_d0", r"wmla.arms: zero_shot\+wmla_d0: no preset 'wmla_d0'"),
         ("zero_shot+wmla_k1_d1", r"wmla.arms: zero_shot\+wmla_k1_d1: no preset 'wmla_k1_d1'"),
         ("zero_shot+", r"wmla.arms: zero_shot\+: no preset ''"),
@@ -231,6 +244,7 @@ OWN = {
         ("wmla_k5_d2", {"k": 5, "depth": 2}),
         ("wmla_k20_d1", {"k": 20}),
         ("best_of_k", {"imagination": "none", "depth": 0}),
+        ("expected", {"scorer": "expected"}),
         ("veto", {"scorer": "veto"}),
         ("likelihood", {"scorer": "likelihood"}),
         ("value", {"scorer": "value"}),

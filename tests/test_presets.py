@@ -31,9 +31,11 @@ OUTCOMES, PAGES = "world_model outcome", "world_model page"
 # What each preset asks beside the policy: the model, and for what.
 ASKS = {
     "best_of_k": {"scorer outcome"},
+    "best_of_k_expected": {"scorer outcome"},
     "best_of_k_veto": {"scorer outcome"},
     "best_of_k_likelihood": {"scorer outcome"},
     "best_of_k_llm": {"scorer score"},
+    "expected": {OUTCOMES},
     "veto": {OUTCOMES},
     "likelihood": {OUTCOMES},
     "value": {OUTCOMES, PAGES, "world_model value"},

@@ -83,7 +83,19 @@ async def test_likelihood_is_p_action_times_the_expected_worth(chances, probabil
     assert found == (None if score is None else pytest.approx(score))
 
 
-@pytest.mark.parametrize("kind", ["outcome", "veto", "likelihood"])
+@pytest.mark.parametrize(
+    ("predictions", "score"),
+    [
+        ([prediction("failure", success=0.3, changed=0.2, failure=0.4, same=0.1)], 0.3 + 0.1),
+        ([prediction("same")], 0.0),
+        ([prediction("changed"), prediction("success", success=0.6, failure=0.4)], 0.6),  # the last that is imagined
+    ],
+)
+async def test_expected_is_the_mean_worth_over_the_chances(predictions, score):
+    assert await by_prediction("expected", *predictions) == pytest.approx(score)
+
+
+@pytest.mark.parametrize("kind", ["outcome", "expected", "veto", "likelihood"])
 @pytest.mark.parametrize(
     "future",
     [

@@ -72,7 +72,7 @@ def plan(profile: str, overrides: dict) -> list[Planned]:
     for i in range(1, last + 1):
         steps += [
             one("01_collect", f"iter-{i}/01_collect", i),
-            one("02_wm_train", f"iter-{i}/02_wm_train", i),
+            *([one("02_wm_train", f"iter-{i}/02_wm_train", i)] if i >= params.world_model.first_iteration else []),
             one("04_final_sft", f"iter-{i}/04_self_improve", i, "self_improve"),
         ]
     return steps + [

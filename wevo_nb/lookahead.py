@@ -77,7 +77,8 @@ class LookAhead:
             scores = await self.scorer.score(task, history, observation, candidates, futures)
         except CallFailed as failure:
             problem = str(failure)
-        best = best_of(scores, tie=self.how.tie, seed=seed_of(self.seed, self.name, task.key, len(history)))
+        how = {"tie": self.how.tie, "margin": self.how.margin}
+        best = best_of(scores, **how, seed=seed_of(self.seed, self.name, task.key, len(history)))
         chosen = candidates[best]
         if scores[best] is None:
             problem = problem or unscored(scores, futures[best].problem)
@@ -207,13 +208,16 @@ def unscored(scores: Sequence[float | None], problem: str) -> str:
     return f"{told}: {problem}" if problem else told
 
 
-def best_of(scores: Sequence[float | None], *, tie: str = "first", seed: int = 0) -> int:
+def best_of(scores: Sequence[float | None], *, tie: str = "first", seed: int = 0, margin: float = 0.0) -> int:
     """Position of the highest score; on a tie the first, or one drawn by `seed`.
 
-    Unscored is no number: an unscored greedy candidate (position 0) is overruled by a score of 1 alone.
+    The first candidate is overruled by a score that beats its own by `margin` alone. Unscored is no
+    number: an unscored first candidate is overruled by a score of 1 alone.
     """
     scored = [score for score in scores if score is not None]
     if not scored or (scores[0] is None and max(scored) < 1.0):
+        return 0
+    if scores[0] is not None and max(scored) - scores[0] < margin:
         return 0
     best = [i for i, score in enumerate(scores) if score == max(scored)]
     return best[0] if tie == "first" else random.Random(seed).choice(best)

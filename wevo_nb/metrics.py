@@ -239,7 +239,7 @@ def control_of(preset: str) -> str:
     by_model = ("webdreamer", "paper", "released_code")
     return (
         f"best_of_k_{preset}"
-        if preset in ("veto", "likelihood")
+        if preset in ("expected", "veto", "likelihood")
         else "best_of_k_llm"
         if preset in by_model
         else "best_of_k"

@@ -141,6 +141,7 @@ class CollectParams(Section):
 
 class WorldModelParams(Section):
     target: Literal["page", "change", "change_described"]
+    first_iteration: Positive
     history: Count
     thoughts: bool
     memory_chars: Count
@@ -233,9 +234,10 @@ class LookAheadParams(Section):
     imagination: Literal["world_model", "free_text", "none"]
     depth: Count
     imagination_temperature: Temperature
-    scorer: Literal["outcome", "veto", "value", "likelihood", "llm"]
+    scorer: Literal["outcome", "expected", "veto", "value", "likelihood", "llm"]
     scores: Positive
     scorer_temperature: Temperature
+    margin: Annotated[float, Field(ge=0, le=1)]
     tie: Literal["first", "random"]
     skip_steps: Count
     search: Literal["look_ahead", "tree"]
@@ -364,6 +366,11 @@ class Params(Section):
 
     @model_validator(mode="after")
     def _synthesis_uses_what_exists(self):
+        first, asked = self.world_model.first_iteration, self.synthesize.world_model_iteration
+        if first > self.iterations:
+            raise ValueError(f"world_model.first_iteration is {first}: of {self.iterations} iterations none trains one")
+        if asked is not None and asked < first:
+            raise ValueError(f"synthesize.world_model_iteration is {asked}, and the first that is trained is {first}")
         for key in ("policy_iteration", "world_model_iteration"):
             value = getattr(self.synthesize, key)
             if value is not None and value > self.iterations:

@@ -9,7 +9,7 @@ likelihood. Used by notebook 05. Paper: section 3.4.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from wevo_nb.llm import Model, Reply, Request, read_json
@@ -49,10 +49,10 @@ class Scorer(Protocol):
 
 
 class PredictionScorer:
-    """By what the world model predicts: the last outcome, a veto on the first, or the likelihood times the last.
+    """By what the world model predicts: the last outcome, or a veto on the first.
 
-    outcome: success 1, a changed page 0.5, failure or no change 0. veto: 0 where failure or no
-    change is likelier than not, else 1. likelihood: P(action) x (P(success) + P(changed) / 2).
+    outcome: success 1, a changed page 0.5, failure or no change 0. expected: P(success) + P(changed) / 2.
+    likelihood: P(action) x expected. veto: 0 where failure or no change is likelier than not, else 1.
     """
 
     reads_pages = False
@@ -71,15 +71,20 @@ class PredictionScorer:
             case "veto":
                 first = future.predictions[0].probabilities
                 return float(first["failure"] + first["same"] <= VETO)
+            case "expected":
+                return expected(chance)
             case "likelihood":
-                if candidate.probability is None:
-                    return None
-                return candidate.probability * sum(WORTH[outcome] * p for outcome, p in chance.items())
+                return None if candidate.probability is None else candidate.probability * expected(chance)
             case _:
                 if last.outcome in ("success", "failure"):
                     return WORTH[last.outcome]
                 changed = any(p.outcome == "changed" for p in future.predictions)
                 return WORTH["changed" if changed else "same"]
+
+
+def expected(chances: Mapping[str, float]) -> float:
+    """The mean worth of an outcome, from 0 to 1."""
+    return sum(WORTH[outcome] * p for outcome, p in chances.items())
 
 
 class ModelScorer:
