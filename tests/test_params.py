@@ -137,7 +137,10 @@ def test_a_world_model_that_is_not_trained_cannot_be_asked(first, asked, message
         ("self_improve_0", "wmla.arms: self_improve_0 needs iteration 0, and iterations is 2"),
         ("explorer", "wmla.arms: explorer needs the data arm explorer: add it to sft.arms"),
         ("mixed+wmla_d1", r"wmla.arms: mixed\+wmla_d1 needs the data arm mixed: add it to sft.arms"),
-        ("zero_shot+dream", r"wmla.arms: zero_shot\+dream: no preset 'dream': take wmla_d<n>, .*best_of_k_llm, expected, "),
+        (
+            "zero_shot+dream",
+            r"wmla.arms: zero_shot\+dream: no preset 'dream': take wmla_d<n>, .*best_of_k_llm, expected, ",
+        ),
         ("zero_shot+wmla_d0", r"wmla.arms: zero_shot\+wmla_d0: no preset 'wmla_d0'"),
         ("zero_shot+wmla_k1_d1", r"wmla.arms: zero_shot\+wmla_k1_d1: no preset 'wmla_k1_d1'"),
         ("zero_shot+", r"wmla.arms: zero_shot\+: no preset ''"),

@@ -159,6 +159,18 @@ def test_a_missing_input_is_named_and_nothing_is_made(outputs):
     assert not outputs.exists()
 
 
+def test_a_model_is_asked_as_it_was_taught():
+    taught = load_params("smoke", {"world_model.history": 1})
+    open_stage("r", "02", taught, sections=("world_model",)).finish(metrics={})
+    open_stage("r", "01", SMOKE, sections=("collect",)).finish(metrics={})  # did not read them: no matter
+    opened = dict(sections=(), inputs=("01", "02"), alike=("world_model.target", "world_model.history"))
+    told = r"^02 of run 'r' was made otherwise than it would be used:\n  world_model.history: 1 there, 3 now\nset these"
+    with pytest.raises(StageError, match=told):
+        open_stage("r", "03", load_params("smoke", {"world_model.history": 3}), **opened)
+    assert not (run_folder("r") / "03").exists()
+    assert not open_stage("r", "03", taught, **opened).done
+
+
 def test_an_input_made_anew_is_refused_with_its_name():
     def first(value):
         set_aside("r", "00_first")
