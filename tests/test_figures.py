@@ -190,7 +190,12 @@ def test_notebook_06_on_a_half_finished_run_and_again_when_it_is_whole(tmp_path,
     assert lookahead[lookahead["split"] == "test_seeds"]["preset"].tolist() == ["", "", "", "", "wmla_d1", "best_of_k"]
     assert list(pd.read_csv(stage / "tables" / "report_card.csv").columns) == list(COLUMNS)
     assert list(pd.read_csv(stage / "tables" / "ledger.csv").columns) == ["arm", "family", "outcome", "n"]
-    assert pd.read_csv(stage / "tables" / "stall.csv")["iteration"].tolist()[:1] == [1]
+    stalled = pd.read_csv(stage / "tables" / "stall.csv").groupby("arm")["iteration"].unique().map(list)
+    assert stalled.to_dict() == {
+        "self_improve": [1, 2],
+        "self_improve_tests": [0, 1, 2],
+        "webevolver_tests": [0, 1, 2, 3],  # forks from the last self-improvement
+    }
     truth = "Of 20 replayed imagined episodes, 5 were true in the real page (95% interval 11 to 47%)."
     assert truth in whole["takeaways"]
     manifest = json.loads((stage / "manifest.json").read_text())
@@ -215,7 +220,7 @@ def test_the_stall_has_a_panel_a_metric_and_a_line_a_method_with_n_below(tmp_pat
     rows = [
         ("self_improve", 1, "acceptance", 0.40, 198, 0.33, 0.47),
         ("self_improve", 2, "acceptance", 0.50, 198, 0.43, 0.57),
-        ("webevolver", 1, "acceptance", 0.40, 180, 0.33, 0.47),
+        ("webevolver_tests", 1, "acceptance", 0.40, 180, 0.33, 0.47),
         ("self_improve", 1, "similarity", float("nan"), 0, float("nan"), float("nan")),
         ("self_improve", 2, "similarity", 0.75, 190, 0.70, 0.80),
         ("self_improve", 1, "new_tasks", 7.0, 9, float("nan"), float("nan")),
@@ -233,7 +238,8 @@ def test_the_stall_has_a_panel_a_metric_and_a_line_a_method_with_n_below(tmp_pat
     assert similar.containers[0].lines[0].get_ydata().tolist() == [0.75]  # nothing to be like in the first
     assert new.containers[0].lines[0].get_ydata().tolist() == [7.0, 1.0]
     assert "lower explores more" in similar.get_ylabel() and "% of episodes" in accepted.get_ylabel()
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["self_improve", "webevolver"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["self_improve", "webevolver_tests"]
+    assert (ours.get_linestyle(), other.get_linestyle()) == ("-", "--")
     path = figures.save_figure(figure, frame, tmp_path, "stall", {})
     pd.testing.assert_frame_equal(pd.read_csv(path.with_suffix(".csv")), frame)
     assert [text.get_text() for text in figures.stall(frame.iloc[:0]).texts] == ["stall: nothing to draw yet"]

@@ -313,7 +313,10 @@ def imagined_ledger(frame: pd.DataFrame) -> Figure:
 
 @_styled
 def stall(frame: pd.DataFrame) -> Figure:
-    """What is still new in what each iteration collected, a panel a metric. Frame: `exploration.stall_table`."""
+    """What is still new in what each iteration collected, a panel a metric; dashed, what it did in tests.
+
+    Frame: `exploration.stall_table`, one or several on top of one another.
+    """
     parts = dict(list(frame.groupby("metric", sort=False)))
     arms, columns = list(dict.fromkeys(frame["arm"])), min(len(parts), 4)
     lines = -(-len(parts) // columns)
@@ -323,8 +326,9 @@ def stall(frame: pd.DataFrame) -> Figure:
         for place, arm in enumerate(arms):
             part = rows[(rows["arm"] == arm) & rows["value"].notna()]
             x = part["iteration"] + 0.1 * (place - (len(arms) - 1) / 2)
+            line = "o--" if arm.endswith("_tests") else "o-"
             y, low, high = (100 if metric == "acceptance" else 1) * part[["value", "low", "high"]].to_numpy(float).T
-            panel.errorbar(x, y, [y - low, high - y], fmt="o-", color=colour(arm), capsize=2.5, label=arm)
+            panel.errorbar(x, y, [y - low, high - y], fmt=line, color=colour(arm), capsize=2.5, label=arm)
         ends = rows.groupby("iteration")["n"].agg(["min", "max"])
         counts = ["-".join(dict.fromkeys(map(str, pair))) for pair in ends.to_numpy()]
         panel.set_xticks(ends.index, [f"{i}\nn = {n}" for i, n in zip(ends.index, counts, strict=True)])
