@@ -16,6 +16,7 @@ from wevo_nb.synthesis import (
     ends_of,
     ledger,
     read_written,
+    real_ends,
     surest,
     truth_by_threshold,
     write_trajectories,
@@ -103,6 +104,15 @@ def test_only_ends_that_were_foreseen_calibrate():
         *[Prediction(chances, "changed", page, True)] * 2,
     ]
     assert ends_of(real, said) == [End("click-button", pytest.approx(0.75), True)] * 2
+
+
+async def test_the_ends_of_real_episodes_are_what_the_world_model_is_asked_about():
+    """Of three steps two end an episode; P(success) is 0.6 / (0.6 + 0.2)."""
+    model = Scripted(lambda request: outcome_reply("success", success=0.6, failure=0.2, changed=0.2))
+    episodes = [dream("a", reward=1.0, steps=2), dream("b", reward=0.0), dream("b", 1)]
+    found = await real_ends(model, episodes, SMOKE.world_model)
+    assert found == [End("a", pytest.approx(0.75), True), End("b", pytest.approx(0.75), False)]
+    assert len(model.asked) == 2
 
 
 def test_a_calibrated_threshold_judges_its_own_kind():

@@ -19,7 +19,7 @@ from wevo_nb.params import WorldModelParams
 from wevo_nb.policies import decision_of
 from wevo_nb.prompts import writer_messages
 from wevo_nb.schema import Observation, Step, Task, Trajectory, Verdict
-from wevo_nb.transitions import Situation, Transition
+from wevo_nb.transitions import Situation, Transition, transitions
 from wevo_nb.world_model import Prediction, chance_of_success, predict
 
 CAUSES = (
@@ -78,12 +78,18 @@ class End(NamedTuple):
     success: bool
 
 
-def ends_of(transitions: Sequence[Transition], predictions: Sequence[Prediction]) -> list[End]:
+async def real_ends(model: Model, episodes: Sequence[Trajectory], params: WorldModelParams) -> list[End]:
+    """The ends of real episodes, with the chance of success that the world model gives them."""
+    ended = [t for t in transitions(episodes) if t.following.done]
+    return ends_of(ended, await predict(model, [t.situation for t in ended], params, pages=False))
+
+
+def ends_of(ended: Sequence[Transition], predictions: Sequence[Prediction]) -> list[End]:
     """Real ends beside what was predicted of them. A dream ends only where an end is predicted, or with a
     `stop`: ends that were not foreseen say nothing about it.
     """
     found = []
-    for t, p in zip(transitions, predictions, strict=True):
+    for t, p in zip(ended, predictions, strict=True):
         chance = chance_of_success(p.probabilities)
         if chance is not None and (p.observation.done or t.situation.action.verb == "stop"):
             found.append(End(t.situation.task.name, chance, t.outcome == "success"))
