@@ -39,6 +39,18 @@ def test_quality_by_depth_stands_beside_the_papers_grades():
     assert [t.get_text() for t in panels["exact_match"].get_xticklabels()][:2] == ["1\nn = 40", "2\nn = 40"]
 
 
+def test_our_own_grades_stand_before_the_papers():
+    grade = {"model": "iteration_2", "target": "change", "n": 8}
+    rows = [{"metric": m, "depth": d, "value": v, "low": v - 9, "high": v + 9} for m, d, v in
+            (("STR", 1, 60.0), ("STR", 2, 45.0), ("error: other", 1, 0.5))]  # fmt: skip
+    frame = figures_model.depth_frame(CARD, paper.table_2(), pd.DataFrame([grade | row for row in rows]))
+    drawn = figures_model.quality_by_depth(frame)
+    panels = {panel.get_title(loc="left"): panel for panel in drawn.axes if panel.get_visible()}
+    named = ["exact_match", "hallucinated_facts", "STR", "STR, paper", "Sim, paper", "OA, paper"]
+    assert list(panels) == named  # and no panel for the classes of errors, which the paper has not by depth
+    assert list(panels["STR"].lines[0].get_ydata()) == [60.0, 45.0]
+
+
 def test_truth_by_threshold_draws_only_what_was_replayed():
     frame = pd.DataFrame(synthesis.truth_by_threshold([(0.6, False), (0.8, True), (0.8, True)]))
     [panel] = figures_model.truth_by_threshold(frame).axes

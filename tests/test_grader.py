@@ -8,6 +8,7 @@ import math
 import pytest
 from stand_ins import SMOKE, Scripted, did, seen, task, walk
 
+from wevo_nb.free_walks import NO_PREDICTION, Walked
 from wevo_nb.grader import (
     WARNING,
     Grade,
@@ -15,6 +16,7 @@ from wevo_nb.grader import (
     choose_action,
     grade,
     grade_rows,
+    grade_walks,
     most_alike,
     predicted_text,
     tell_next_page,
@@ -59,6 +61,25 @@ async def test_each_grade_is_an_exact_choice_and_the_error_is_asked_of_wrong_pre
         assert question in request.messages[0]["content"]
     told = model.asked[-1].messages[1]["content"]
     assert told.endswith(f"ACTION: click [1] checkbox 'A'\nWHAT REALLY CAME OF IT:\n{CHECKED}\nPREDICTED:\n{OTHER}")
+
+
+async def test_free_walks_are_graded_by_depth_and_one_that_broke_off_shows_nothing():
+    """Every grade is 75 but those of what cannot be read, which are 0. Depth 1 is not graded here."""
+
+    def grader(request):
+        if request.choices == tuple(GRADER_ERRORS):
+            return "other"
+        return "0" if "(this cannot be read)" in request.messages[1]["content"] else "75"
+
+    good, broken = imagined(CHECKED), NO_PREDICTION
+    walked = [
+        Walked(depth, real(), told, seen(PAGE), good, None)
+        for depth, told in ((1, good), (2, good), (2, broken), (3, broken))
+    ]
+    rows = await grade_walks(Scripted(grader), walked, name="iteration_1", target="change")
+    means = {(row["depth"], row["metric"]): (row["n"], row["value"]) for row in rows if row["metric"] in GRADER_SCALES}
+    assert means == {(d, s): (n, v) for d, n, v in ((2, 2, 37.5), (3, 1, 0.0)) for s in GRADER_SCALES}
+    assert {(row["model"], row["target"]) for row in rows} == {("iteration_1", "change")}
 
 
 async def test_rows_are_means_from_0_to_100_and_shares_with_intervals_by_hand():

@@ -75,8 +75,9 @@ def quality_by_depth(frame: pd.DataFrame) -> Figure:
     return figure
 
 
-def depth_frame(card: pd.DataFrame, table_2: pd.DataFrame) -> pd.DataFrame:
-    """The frame of `quality_by_depth`: DEPTH_METRICS of a report card, then the grades of `paper.table_2`.
+def depth_frame(card: pd.DataFrame, table_2: pd.DataFrame, grades: pd.DataFrame | None = None) -> pd.DataFrame:
+    """The frame of `quality_by_depth`: DEPTH_METRICS of a report card, our `grades` of the kinds that the
+    paper has (`grader.grade_rows`), then those of `paper.table_2`.
 
     The newest model stands there twice: `<model>, real page` is predicted at the same places, but
     from the real page. What its free walk loses is the difference of the two; depth 1 are other
@@ -95,7 +96,11 @@ def depth_frame(card: pd.DataFrame, table_2: pd.DataFrame) -> pd.DataFrame:
         value=lambda rows: rows["score_percent"] / 100,
     )
     columns = ["model", "depth", "metric", "n", "value", "low", "high"]
-    return pd.concat([ours, graded], ignore_index=True).reindex(columns=columns)
+    parts = [ours, graded]
+    if grades is not None:
+        own = grades[grades["metric"].isin(set(table_2["metric"]))].assign(depth=lambda rows: rows["depth"].astype(str))
+        parts.insert(1, own.assign(**{key: own[key] / 100 for key in ("value", "low", "high")}))
+    return pd.concat(parts, ignore_index=True).reindex(columns=columns)
 
 
 @_styled

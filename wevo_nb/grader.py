@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from wevo_nb.free_walks import Walked
 from wevo_nb.llm import Model, Reply, Request, read_json
 from wevo_nb.metrics import paired
 from wevo_nb.observation import bodies_of
@@ -98,6 +99,21 @@ async def grade(
     said = await _choose(model, asked)
     scores = [{s: None if said[i, s] is None else float(said[i, s]) for s in GRADER_SCALES} for i in range(len(pairs))]
     return [Grade(given, bad, said.get((i, "error"))) for i, (given, bad) in enumerate(zip(scores, wrong, strict=True))]
+
+
+async def grade_walks(
+    model: Model, walked: Sequence[Walked], *, name: str, target: str, free: bool = False
+) -> list[dict]:
+    """The rows of `grade_rows` for each depth of free walks from 2 on. A walk that broke off shows an unreadable page.
+
+    Depth 1 is teacher-forced by itself: `grade` of what is held out.
+    """
+    rows = []
+    for depth in sorted({w.depth for w in walked} - {1}):
+        here = [w for w in walked if w.depth == depth]
+        grades = await grade(model, [w.transition for w in here], [w.prediction for w in here], free=free)
+        rows += grade_rows(grades, model=name, target=target, depth=depth)
+    return rows
 
 
 def grade_rows(grades: Sequence[Grade], *, model: str, target: str, depth: int = 1) -> list[dict]:
