@@ -57,6 +57,14 @@ def test_the_table_of_results_keeps_its_contract(unbroken):
     assert {row["split"]: row["n"] for row in success} == {"test_seeds": "5", "test_tasks": "1"}
 
 
+def test_the_report_card_holds_the_graders_rows_beside_those_by_rule(unbroken):
+    rows = list(csv.DictReader((unbroken / "06_analysis/tables/report_card.csv").open()))
+    by_rule, graded = ({(r["model"], r["depth"]) for r in rows if r["metric"] == m} for m in ("exact_match", "STR"))
+    models = {"copy_page", "majority", "untrained", "iteration_1", "iteration_2"}
+    assert by_rule == graded and {model for model, _ in graded} == models and ("iteration_1", "2") in graded
+    assert all(0 <= float(r["value"]) <= 1 for r in rows if r["metric"] == "STR" and int(r["n"]))
+
+
 def test_every_stage_says_what_it_was_made_of(unbroken):
     manifests = [json.loads(path.read_text()) for path in unbroken.rglob("manifest.json")]
     assert len(manifests) == 15  # ten notebooks, of which 05 has one an arm

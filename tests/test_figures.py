@@ -194,7 +194,7 @@ def test_notebook_06_on_a_half_finished_run_and_again_when_it_is_whole(tmp_path,
     assert stalled.to_dict() == {
         "self_improve": [1, 2],
         "self_improve_tests": [0, 1, 2],
-        "webevolver_tests": [0, 1, 2, 3],  # forks from the last self-improvement
+        "webevolver_tests": [0, 1, 2],
     }
     truth = "Of 20 replayed imagined episodes, 5 were true in the real page (95% interval 11 to 47%)."
     assert truth in whole["takeaways"]

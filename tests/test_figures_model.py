@@ -41,14 +41,14 @@ def test_quality_by_depth_stands_beside_the_papers_grades():
 
 def test_our_own_grades_stand_before_the_papers():
     grade = {"model": "iteration_2", "target": "change", "n": 8}
-    rows = [{"metric": m, "depth": d, "value": v, "low": v - 9, "high": v + 9} for m, d, v in
-            (("STR", 1, 60.0), ("STR", 2, 45.0), ("error: other", 1, 0.5))]  # fmt: skip
+    rows = [{"metric": m, "depth": d, "value": v, "low": v - 0.1, "high": v + 0.1} for m, d, v in
+            (("STR", 1, 0.60), ("STR", 2, 0.45), ("error: other", 1, 0.5))]  # fmt: skip
     frame = figures_model.depth_frame(CARD, paper.table_2(), pd.DataFrame([grade | row for row in rows]))
     drawn = figures_model.quality_by_depth(frame)
     panels = {panel.get_title(loc="left"): panel for panel in drawn.axes if panel.get_visible()}
     named = ["exact_match", "hallucinated_facts", "STR", "STR, paper", "Sim, paper", "OA, paper"]
     assert list(panels) == named  # and no panel for the classes of errors, which the paper has not by depth
-    assert list(panels["STR"].lines[0].get_ydata()) == [60.0, 45.0]
+    assert list(panels["STR"].lines[0].get_ydata()) == pytest.approx([60.0, 45.0])
 
 
 def test_truth_by_threshold_draws_only_what_was_replayed():

@@ -78,11 +78,11 @@ async def test_free_walks_are_graded_by_depth_and_one_that_broke_off_shows_nothi
     ]
     rows = await grade_walks(Scripted(grader), walked, name="iteration_1", target="change")
     means = {(row["depth"], row["metric"]): (row["n"], row["value"]) for row in rows if row["metric"] in GRADER_SCALES}
-    assert means == {(d, s): (n, v) for d, n, v in ((2, 2, 37.5), (3, 1, 0.0)) for s in GRADER_SCALES}
+    assert means == {(d, s): (n, v) for d, n, v in ((2, 2, 0.375), (3, 1, 0.0)) for s in GRADER_SCALES}
     assert {(row["model"], row["target"]) for row in rows} == {("iteration_1", "change")}
 
 
-async def test_rows_are_means_from_0_to_100_and_shares_with_intervals_by_hand():
+async def test_rows_are_means_and_shares_from_0_to_1_with_intervals_by_hand():
     """STR 100, 50 and unscored; errors: two named, one none, one unscored, one not asked.
 
     Asked: 4 numbers of each of 5 predictions and 4 errors, 24; unscored: one number and one error.
@@ -97,13 +97,13 @@ async def test_rows_are_means_from_0_to_100_and_shares_with_intervals_by_hand():
     ]
     rows = grade_rows([Grade(*g) for g in grades], model="iteration_1", target="page", depth=2)
     assert rows_of(rows) == {
-        "STR": (4, 62.5), "Sim": (5, 50.0), "OA": (5, 50.0), "coverage": (5, 50.0),
+        "STR": (4, 0.625), "Sim": (5, 0.5), "OA": (5, 0.5), "coverage": (5, 0.5),
         "error: counterfactual": (2, 0.5), "error: unfamiliar component": (2, 0.0), "error: too general": (2, 0.0),
         "error: other": (2, 0.5), "error: none": (3, 1 / 3), "unscored": (24, 2 / 24),
     }  # fmt: skip
     assert {(row["model"], row["target"], row["depth"]) for row in rows} == {("iteration_1", "page", 2)}
     by_name = {row["metric"]: row for row in rows}
-    assert by_name["STR"]["low"] == 50.0 and by_name["STR"]["high"] > 62.5  # of resamples of 100, 50, 50, 50
+    assert by_name["STR"]["low"] == 0.5 and by_name["STR"]["high"] > 0.625  # of resamples of 100, 50, 50, 50
     assert by_name["error: other"]["low"] == pytest.approx(0.0945, abs=1e-4)  # Wilson of 1 of 2
     assert all(row["n"] == 0 and math.isnan(row["value"]) for row in grade_rows([], model="m", target="page"))
 

@@ -105,6 +105,14 @@ def test_the_first_candidate_is_overruled_by_a_margin(scores, best):
     assert best_of(scores, margin=0.25) == best
 
 
+async def test_a_margin_of_the_params_holds_back_a_decision():
+    """A change is worth half a point more than none: by a margin of a half it overrules, by more it does not."""
+    assert best_of([0.2, 0.3], margin=0.1) == 1  # although 0.3 - 0.2 < 0.1 in floats
+    model = world({"wrong": "same", "right": "same", "other": "changed"})
+    assert (await choose(look_ahead(model, margin=0.5)))[0] == 3
+    assert (await choose(look_ahead(model, margin=0.6)))[0] == 1
+
+
 def test_a_random_tie_is_drawn_among_the_best_by_the_seed():
     """Two of four are best: each comes up in half of 200 seeds, within four standard errors."""
     drawn = Counter(best_of([0.5, 1.0, None, 1.0], tie="random", seed=seed) for seed in range(200))

@@ -118,7 +118,7 @@ def test_synthesis_cannot_use_an_iteration_that_is_not_run(key):
 @pytest.mark.parametrize(
     ("first", "asked", "message"),
     [
-        (3, None, "world_model.first_iteration is 3: of 2 iterations none trains one"),
+        (3, None, "world_model.first_iteration is 3: of 2 iterations none trains one: lower it"),
         (2, 1, "synthesize.world_model_iteration is 1, and the first that is trained is 2"),
     ],
 )

@@ -163,7 +163,7 @@ def test_a_model_is_asked_as_it_was_taught():
     taught = load_params("smoke", {"world_model.history": 1})
     open_stage("r", "02", taught, sections=("world_model",)).finish(metrics={})
     open_stage("r", "01", SMOKE, sections=("collect",)).finish(metrics={})  # did not read them: no matter
-    opened = dict(sections=(), inputs=("01", "02"), alike=("world_model.target", "world_model.history"))
+    opened = dict(sections=(), inputs=("01", "02"), must_match=("world_model.target", "world_model.history"))
     told = r"^02 of run 'r' was made otherwise than it would be used:\n  world_model.history: 1 there, 3 now\nset these"
     with pytest.raises(StageError, match=told):
         open_stage("r", "03", load_params("smoke", {"world_model.history": 3}), **opened)

@@ -107,12 +107,14 @@ def test_only_ends_that_were_foreseen_calibrate():
 
 
 async def test_the_ends_of_real_episodes_are_what_the_world_model_is_asked_about():
-    """Of three steps two end an episode; P(success) is 0.6 / (0.6 + 0.2)."""
+    """Of three steps two end an episode; P(success) is 0.6 / (0.6 + 0.2). What was learned from as well is left out."""
     model = Scripted(lambda request: outcome_reply("success", success=0.6, failure=0.2, changed=0.2))
-    episodes = [dream("a", reward=1.0, steps=2), dream("b", reward=0.0), dream("b", 1)]
-    found = await real_ends(model, episodes, SMOKE.world_model)
+    kept_back = [dream("a", reward=1.0, steps=2), dream("b", reward=0.0), dream("b", 1)]
+    found = await real_ends(model, kept_back, [dream("c")], SMOKE.world_model)
     assert found == [End("a", pytest.approx(0.75), True), End("b", pytest.approx(0.75), False)]
     assert len(model.asked) == 2
+    [left] = await real_ends(model, kept_back, [dream("b", 7, reward=0.0)], SMOKE.world_model)
+    assert left.family == "a"
 
 
 def test_a_calibrated_threshold_judges_its_own_kind():

@@ -3,102 +3,108 @@
 
     .venv/bin/python tools/pool_study.py study-1 study-2 --out docs/study
 
-Reads finished runs below outputs/ (or WEVO_OUTPUTS). Episodes of all runs are put together arm by
-arm, so n and the intervals are over episodes; a table by run stands beside them, since another
-training seed moves all episodes of a run at once.
+Reads finished runs below outputs/ (or WEVO_OUTPUTS), with their analyses. Successes and pairs are
+counted in each run and then added up, so n and the intervals are over episodes; the tables by run
+stand beside them, since another training seed moves all episodes of a run at once.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 from pathlib import Path
 
 import pandas as pd
 
-from wevo_nb import exploration, figures, metrics
-from wevo_nb.judge import as_collected
+from wevo_nb import figures, metrics
 from wevo_nb.params import Params, load_params
 from wevo_nb.runs import JSONL, read_json, run_folder, sha256, write_csv
 from wevo_nb.schema import Trajectory
 
+OWN = ("seed",)  # what runs of one study may differ in
 
-def tested(runs: list[str], arms: tuple[str, ...]) -> dict[str, dict[str, list[Trajectory]]]:
-    """Episodes by run and arm. Raises SystemExit where an arm is not finished."""
-    found: dict[str, dict[str, list[Trajectory]]] = {}
+
+def params_of(runs: list[str]) -> Params:
+    """The params of all runs. Raises SystemExit where one is missing, or they differ in more than the seed."""
+    found = {}
     for run in runs:
-        for arm in arms:
-            folder = run_folder(run) / "05_wmla" / arm
-            if not (folder / "manifest.json").exists():
-                raise SystemExit(f"{folder} is not finished: wevo run --profile study --run {run}")
-            found.setdefault(run, {})[arm] = JSONL(folder / "trajectories.jsonl", Trajectory).values()
-    return found
+        made = read_json(run_folder(run) / "run.json")
+        if not made or not (run_folder(run) / "06_analysis" / "manifest.json").exists():
+            raise SystemExit(f"{run_folder(run)} is no finished run: wevo run --profile study --run {run}")
+        overrides = {key: value for key, value in made.get("overrides", {}).items() if key not in OWN}
+        found[run] = load_params(made["profile"], overrides).params
+    first = found[runs[0]]
+    if other := [run for run in runs if found[run] != first]:
+        raise SystemExit(f"{', '.join(other)} and {runs[0]} were made with other params: only their seeds may differ")
+    return first
 
 
-async def stalled(runs: list[str], found: dict, params: Params) -> pd.DataFrame:
-    """`stall_table` of the collections and of the tests of all runs together."""
-    collected = {
-        i: [t for run in runs for t in await as_collected(run_folder(run) / f"iter-{i}/01_collect", params)]
-        for i in range(1, params.iterations + 1)
-    }
-    pooled = {arm: [t for run in runs for t in found[run][arm]] for arm in found[runs[0]]}
-    rounds = {i: pooled[arm] for arm in pooled if (i := metrics.iteration_of(arm)) is not None}
-    lines = {"self_improve": collected, "self_improve_tests": rounds}
-    lines["webevolver_tests"] = rounds | {max(rounds) + 1: pooled["webevolver"]}
-    return pd.concat([exploration.stall_table(groups, arm=arm) for arm, groups in lines.items()], ignore_index=True)
+def episodes(run: str, arms: tuple[str, ...]) -> dict[str, list[Trajectory]]:
+    return {arm: JSONL(run_folder(run) / "05_wmla" / arm / "trajectories.jsonl", Trajectory).values() for arm in arms}
 
 
-def dreams(runs: list[str]) -> pd.DataFrame:
-    """How many imagined episodes were accepted in each run, kept, replayed and true."""
-    rows = []
-    for run in runs:
-        told = read_json(run_folder(run) / "03_synthesize" / "metrics.json")
-        counts = {step["step"]: step["kept"] for step in told["funnel"]} | told["truth"]
-        rate, low, high = metrics.wilson(counts["true"], counts["replayed"])
-        rows.append({"run": run, **counts, "truth_rate": rate, "low": low, "high": high})
-    return pd.DataFrame(rows)
+def added_rates(by_run: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Successes and n of all runs added up, with the Wilson interval."""
+    total = by_run.groupby(keys, sort=False)[["n", "successes"]].sum().reset_index()
+    bounds = [metrics.wilson(row.successes, row.n) for row in total.itertuples()]
+    return total.assign(**dict(zip(("rate", "low", "high"), zip(*bounds, strict=True), strict=True)))
 
 
-def cards(runs: list[str], iteration: int) -> pd.DataFrame:
-    """The report card of each run's last world model."""
-    paths = {run: run_folder(run) / f"iter-{iteration}/02_wm_train/report_card.csv" for run in runs}
-    return pd.concat([pd.read_csv(path).assign(run=run) for run, path in paths.items()], ignore_index=True)
+def added_pairs(by_run: pd.DataFrame) -> pd.DataFrame:
+    """Won, lost and n of all runs added up, with the interval and p of `metrics.paired`."""
+    total = by_run.groupby(["arm_a", "arm_b", "split"], sort=False)[["n", "won", "lost"]].sum().reset_index()
+    rest = [metrics.paired(row.won, row.lost, row.n) for row in total.itertuples()]
+    return pd.concat([total, pd.DataFrame(rest)], axis=1)
+
+
+def dreams(run: str) -> pd.DataFrame:
+    """How many imagined episodes were accepted, kept, replayed and true."""
+    told = read_json(run_folder(run) / "03_synthesize" / "metrics.json")
+    counts = {step["step"]: step["kept"] for step in told["funnel"]} | told["truth"]
+    rate, low, high = metrics.wilson(counts["true"], counts["replayed"])
+    return pd.DataFrame([{**counts, "truth_rate": rate, "low": low, "high": high}])
+
+
+def analysed(name: str):
+    """A table of a run's own analysis."""
+    return lambda run: pd.read_csv(run_folder(run) / "06_analysis" / "tables" / f"{name}.csv")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("runs", nargs="+", metavar="RUN")
-    parser.add_argument("--profile", default="study")
     parser.add_argument("--out", type=Path, default=Path("docs/study"))
     asked = parser.parse_args()
-    params = load_params(asked.profile).params
-    found = tested(asked.runs, params.arms())
-    pooled = {arm: [t for run in asked.runs for t in found[run][arm]] for arm in params.arms()}
-    pairs = metrics.comparisons(list(pooled))
-    by_run = [metrics.success_table(found[run]).assign(run=run) for run in asked.runs]
-    tables = {
-        "success": metrics.success_table(pooled),
-        "success_by_run": pd.concat(by_run, ignore_index=True),
-        "paired": metrics.paired_table(pooled, pairs),
-        "paired_by_run": pd.concat([metrics.paired_table(found[r], pairs).assign(run=r) for r in asked.runs]),
-        "tasks": metrics.task_table(pooled),
-        "stall": asyncio.run(stalled(asked.runs, found, params)),
-        "dreams": dreams(asked.runs),
-        "report_card": cards(asked.runs, params.iterations),
+    arms = params_of(asked.runs).arms()
+    found = {run: episodes(run, arms) for run in asked.runs}
+    pairs = metrics.comparisons(list(arms))
+    each = {
+        "success_by_run": lambda run: metrics.success_table(found[run]),
+        "paired_by_run": lambda run: metrics.paired_table(found[run], pairs),
+        "tasks_by_run": lambda run: metrics.task_table(found[run]),
+        "dreams": dreams,
+        **{name: analysed(name) for name in ("report_card", "stall", "lookahead", "ledger")},
     }
+    tables = {
+        name: pd.concat([make(run).assign(run=run) for run in asked.runs], ignore_index=True)
+        for name, make in each.items()
+    }
+    tables["success"] = added_rates(tables["success_by_run"], ["arm", "split"])
+    tables["paired"] = added_pairs(tables["paired_by_run"])
+    tables["tasks"] = added_rates(tables["tasks_by_run"], ["task", "arm", "split"])
     for name, table in tables.items():
         write_csv(asked.out / "tables" / f"{name}.csv", table)
     inputs = {run: sha256(run_folder(run) / "06_analysis" / "manifest.json") for run in asked.runs}
     drawn = {
-        "success_by_arm": (figures.success_by_arm, tables["success"], "Success by arm, all seeds together."),
-        "paired_differences": (figures.paired_differences, tables["paired"], "Paired differences, all seeds together."),
-        "success_by_task": (figures.success_by_task, tables["tasks"], "Successes by task, all seeds together."),
-        "stall": (figures.stall, tables["stall"], "What each iteration still finds, all seeds together."),
+        "success_by_arm": (figures.success_by_arm, tables["success"], "Success by arm, all seeds added up."),
+        "paired_differences": (figures.paired_differences, tables["paired"], "Paired differences, all seeds added up."),
+        "success_by_task": (figures.success_by_task, tables["tasks"], "Successes by task, all seeds added up."),
     }
+    for run, rows in tables["stall"].groupby("run"):
+        drawn[f"stall_{run}"] = (figures.stall, rows, f"What each iteration still finds, {run}.")
     for name, (draw, frame, caption) in drawn.items():
         figures.save_figure(draw(frame), frame, asked.out / "figures", name, inputs, caption)
-    rows = tables["paired"].to_dict("records")
-    print("\n".join(f"{row['split']}: {metrics.describe_pair(row)}" for row in rows))
+    for row in tables["paired"].to_dict("records"):
+        print(f"{row['split']}: {metrics.describe_pair(row)}")
 
 
 if __name__ == "__main__":

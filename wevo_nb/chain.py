@@ -113,7 +113,9 @@ def choose(planned: list[Planned], only: list[str], iteration: int | None, overr
         and (not arm or step.notebook != "04_final_sft" or step.resolved.params.sft.arm == arm)
     ]
     if not chosen:
-        raise ParamsError(f"the plan has no iteration {iteration} of {', '.join(only)}: see --iterations")
+        first = planned[0].resolved.params.world_model.first_iteration
+        late = f"; world models are trained from world_model.first_iteration {first} on" if first > 1 else ""
+        raise ParamsError(f"the plan has no iteration {iteration} of {', '.join(only)}: see --iterations{late}")
     return chosen
 
 

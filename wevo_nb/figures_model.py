@@ -99,7 +99,7 @@ def depth_frame(card: pd.DataFrame, table_2: pd.DataFrame, grades: pd.DataFrame 
     parts = [ours, graded]
     if grades is not None:
         own = grades[grades["metric"].isin(set(table_2["metric"]))].assign(depth=lambda rows: rows["depth"].astype(str))
-        parts.insert(1, own.assign(**{key: own[key] / 100 for key in ("value", "low", "high")}))
+        parts.insert(1, own)
     return pd.concat(parts, ignore_index=True).reindex(columns=columns)
 
 

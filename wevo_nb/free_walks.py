@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from wevo_nb.schema import Action, Observation, Trajectory
 from wevo_nb.targets import WORDS
-from wevo_nb.transitions import NO_PAGE, Situation, Transition, outcome_of
+from wevo_nb.transitions import NO_PAGE, Situation, Transition, content, outcome_of
 from wevo_nb.world_model import Prediction
 
 Predict = Callable[[Sequence[Situation]], Awaitable[list[Prediction]]]
@@ -102,13 +102,6 @@ def _draw(trajectories: Sequence[Trajectory], depth: int, starts: int, seed: int
             found.setdefault(tuple(map(content, stretch[i : i + depth])), stretch[i : i + depth + 1])
     walks = list(found.values())
     return random.Random(seed).sample(walks, min(starts, len(walks)))
-
-
-def content(transition: Transition) -> tuple:
-    """What makes two transitions one: goal, page, action, and what came of it."""
-    task, _, page, action = transition.situation
-    after = transition.following
-    return (task.goal, page.text, action, after.text, after.done, after.reward)
 
 
 def _stretches(trajectory: Trajectory) -> list[list[Transition]]:

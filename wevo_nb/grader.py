@@ -117,13 +117,14 @@ async def grade_walks(
 
 
 def grade_rows(grades: Sequence[Grade], *, model: str, target: str, depth: int = 1) -> list[dict]:
-    """Rows with the report card's COLUMNS. STR, Sim, OA and coverage are means from 0 to 100, as in the paper.
+    """Rows with the report card's COLUMNS, all from 0 to 1: STR, Sim, OA and coverage are means (the paper's / 100).
 
-    The rest are shares from 0 to 1: `error: none` of the wrong predictions in which no error was
+    The rest are shares: `error: none` of the wrong predictions in which no error was
     found, the four others of those with an error named, as in WMA; `unscored` of all that was asked.
     """
     rows = [
-        ratio(scale, [(g.scores[scale], 1.0) for g in grades if g.scores[scale] is not None]) for scale in GRADER_SCALES
+        ratio(scale, [(g.scores[scale] / 100, 1.0) for g in grades if g.scores[scale] is not None])
+        for scale in GRADER_SCALES
     ]
     told = [g.error for g in grades if g.error is not None]
     named = [error for error in told if error != NO_ERROR]

@@ -23,6 +23,7 @@ from wevo_nb.transitions import Situation
 from wevo_nb.world_model import Prediction, chance_of_success, predict
 
 SENTENCE_TOKENS = 120  # of an outcome in words
+ROUNDING = 1e-9  # of a difference of scores
 
 
 class LookAhead:
@@ -77,8 +78,7 @@ class LookAhead:
             scores = await self.scorer.score(task, history, observation, candidates, futures)
         except CallFailed as failure:
             problem = str(failure)
-        how = {"tie": self.how.tie, "margin": self.how.margin}
-        best = best_of(scores, **how, seed=seed_of(self.seed, self.name, task.key, len(history)))
+        best = self.choose(scores, task, history)
         chosen = candidates[best]
         if scores[best] is None:
             problem = problem or unscored(scores, futures[best].problem)
@@ -89,6 +89,11 @@ class LookAhead:
             for c, f, s in zip(candidates, futures, scores, strict=True)
         )
         return chosen.model_copy(update={"candidates": considered, "fell_back": problem})
+
+    def choose(self, scores: Sequence[float | None], task: Task, history: Sequence[Step]) -> int:
+        """The position of the score that decides, by the tie rule and the margin of the params."""
+        seed = seed_of(self.seed, self.name, task.key, len(history))
+        return best_of(scores, tie=self.how.tie, margin=self.how.margin, seed=seed)
 
     async def propose(self, task: Task, history: Sequence[Step], observation: Observation) -> list[Decision]:
         """Up to k different candidates, or every valid one. The first is the greedy one, or the most frequent."""
@@ -211,13 +216,13 @@ def unscored(scores: Sequence[float | None], problem: str) -> str:
 def best_of(scores: Sequence[float | None], *, tie: str = "first", seed: int = 0, margin: float = 0.0) -> int:
     """Position of the highest score; on a tie the first, or one drawn by `seed`.
 
-    The first candidate is overruled by a score that beats its own by `margin` alone. Unscored is no
-    number: an unscored first candidate is overruled by a score of 1 alone.
+    With a `margin` the first candidate is overruled only by a score that beats its own by so much.
+    Unscored is no number: an unscored first candidate is overruled by a score of 1 alone.
     """
     scored = [score for score in scores if score is not None]
     if not scored or (scores[0] is None and max(scored) < 1.0):
         return 0
-    if scores[0] is not None and max(scored) - scores[0] < margin:
+    if scores[0] is not None and max(scored) - scores[0] < margin - ROUNDING:
         return 0
     best = [i for i, score in enumerate(scores) if score == max(scored)]
     return best[0] if tie == "first" else random.Random(seed).choice(best)

@@ -368,7 +368,9 @@ class Params(Section):
     def _synthesis_uses_what_exists(self):
         first, asked = self.world_model.first_iteration, self.synthesize.world_model_iteration
         if first > self.iterations:
-            raise ValueError(f"world_model.first_iteration is {first}: of {self.iterations} iterations none trains one")
+            raise ValueError(
+                f"world_model.first_iteration is {first}: of {self.iterations} iterations none trains one: lower it"
+            )
         if asked is not None and asked < first:
             raise ValueError(f"synthesize.world_model_iteration is {asked}, and the first that is trained is {first}")
         for key in ("policy_iteration", "world_model_iteration"):

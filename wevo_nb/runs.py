@@ -192,15 +192,15 @@ def open_stage(
     *,
     sections: tuple[str, ...],
     inputs: tuple[str, ...] = (),
-    alike: tuple[str, ...] = (),
+    must_match: tuple[str, ...] = (),
     version: int = 1,
 ) -> Stage:
     """The stage `name` of `run`, which reads `sections` of the params and the finished stages `inputs`.
 
-    A section may be one key of one: `collect.suite`. `alike` are keys that an input which read them
-    must have been made with: a model is asked as it was taught.
+    A section may be one key of one: `collect.suite`. `must_match` are keys that an input which read
+    them must have been made with: a model is asked as it was taught.
 
-    Raises StageError where an input is not done or not alike, the folder holds other params, or
+    Raises StageError where an input is not done or does not match, the folder holds other params, or
     another process works in it.
     """
     everything = resolved.params.model_dump(mode="json")
@@ -210,7 +210,11 @@ def open_stage(
         "inputs": {other: signature(run, other) for other in inputs},
     }
     for other in inputs:
-        _require_alike(run, other, alike, everything)
+        if different := mismatches(run, other, must_match, resolved):
+            raise StageError(
+                f"{other} of run '{run}' was made otherwise than it would be used:\n  " + "\n  ".join(different) + "\n"
+                "set these as they are there, or make it anew under another run name"
+            )
     stage = Stage(run, name, spec)
     before = read_json(stage.folder / "params.json")
     if before is not None and fingerprint(before) != fingerprint(spec):
@@ -224,6 +228,17 @@ def open_stage(
         if not (run_folder(run) / "run.json").exists():
             write_json(run_folder(run) / "run.json", made)
     return stage
+
+
+def mismatches(run: str, name: str, keys: tuple[str, ...], resolved: Resolved) -> list[str]:
+    """`key: value there, value now` for each of `keys` that a stage read and had another value of."""
+    there = (read_json(run_folder(run) / name / "params.json") or {}).get("params", {})
+    now = resolved.params.model_dump(mode="json")
+    return [
+        f"{key}: {_section(there, key)} there, {_section(now, key)} now"
+        for key in keys
+        if key.split(".")[0] in there and _section(there, key) != _section(now, key)
+    ]
 
 
 def _section(params: dict, name: str) -> object:
@@ -425,20 +440,6 @@ def _difference(stage: Stage, before: dict) -> str:
         f"{stage.folder} was made with other params or inputs:\n" + "\n".join(lines) + "\n"
         "take another run name, or 'wevo run --fresh' to move the old folder aside"
     )
-
-
-def _require_alike(run: str, name: str, keys: tuple[str, ...], params: dict):
-    there = (read_json(run_folder(run) / name / "params.json") or {}).get("params", {})
-    different = [
-        f"  {key}: {_section(there, key)} there, {_section(params, key)} now"
-        for key in keys
-        if key.split(".")[0] in there and _section(there, key) != _section(params, key)
-    ]
-    if different:
-        raise StageError(
-            f"{name} of run '{run}' was made otherwise than it would be used:\n" + "\n".join(different) + "\n"
-            "set these as they are there, or make it anew under another run name"
-        )
 
 
 def _readable_disk(problem: OSError, path: Path) -> OSError | StageError:

@@ -19,7 +19,7 @@ from wevo_nb.params import WorldModelParams
 from wevo_nb.policies import decision_of
 from wevo_nb.prompts import writer_messages
 from wevo_nb.schema import Observation, Step, Task, Trajectory, Verdict
-from wevo_nb.transitions import Situation, Transition, transitions
+from wevo_nb.transitions import Situation, Transition, content, transitions
 from wevo_nb.world_model import Prediction, chance_of_success, predict
 
 CAUSES = (
@@ -78,9 +78,15 @@ class End(NamedTuple):
     success: bool
 
 
-async def real_ends(model: Model, episodes: Sequence[Trajectory], params: WorldModelParams) -> list[End]:
-    """The ends of real episodes, with the chance of success that the world model gives them."""
-    ended = [t for t in transitions(episodes) if t.following.done]
+async def real_ends(
+    model: Model, kept_back: Sequence[Trajectory], learned: Sequence[Trajectory], params: WorldModelParams
+) -> list[End]:
+    """The ends of real episodes that were kept back, with the chance of success that the world model gives them.
+
+    Those that are the same in what it learned, page for page, say nothing and are left out.
+    """
+    known = set(map(content, transitions(learned)))
+    ended = [t for t in transitions(kept_back) if t.following.done and content(t) not in known]
     return ends_of(ended, await predict(model, [t.situation for t in ended], params, pages=False))
 
 

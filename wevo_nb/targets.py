@@ -22,8 +22,11 @@ from wevo_nb.schema import Record
 from wevo_nb.transitions import Situation, Transition, memory_of
 
 WORDS = {"success": "done success", "failure": "done fail", "changed": "changed", "same": "same"}
-# The params that shape what a world model is asked: it is used with those that it was taught with.
-PROMPT_KEYS = tuple(f"world_model.{key}" for key in ("target", "history", "thoughts", "memory_chars", "rationale"))
+# What a world model can be asked, and how: it is used with what it was taught with.
+TAUGHT_WITH = tuple(
+    f"world_model.{key}"
+    for key in ("target", "history", "thoughts", "memory_chars", "rationale", "opening_rows", "value_rows")
+)
 AFTERWARDS = "After the action: "  # how a described change stands on the page
 SENTENCE_TOKENS = 60  # of a rationale or a described change
 

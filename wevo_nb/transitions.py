@@ -64,16 +64,16 @@ def transitions(trajectories: Sequence[Trajectory]) -> list[Transition]:
             if action is None or not step.valid or (action.verb == "stop" and not following.done):
                 continue
             situation = Situation(trajectory.task, trajectory.steps[:i], step.observation, action)
-            key = (
-                trajectory.task.goal,
-                step.observation.text,
-                action,
-                following.text,
-                following.done,
-                following.reward,
-            )
-            found.setdefault(key, Transition(situation, following, outcome_of(step.observation, following)))
+            transition = Transition(situation, following, outcome_of(step.observation, following))
+            found.setdefault(content(transition), transition)
     return list(found.values())
+
+
+def content(transition: Transition) -> tuple:
+    """What makes two transitions one: goal, page, action, and what came of it."""
+    task, _, page, action = transition.situation
+    after = transition.following
+    return (task.goal, page.text, action, after.text, after.done, after.reward)
 
 
 def openings(trajectories: Sequence[Trajectory]) -> list[Transition]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from wevo_nb.actions import thought_of
 from wevo_nb.llm import CallFailed, cost_of, metered
-from wevo_nb.lookahead import LookAhead, best_of, unscored
+from wevo_nb.lookahead import LookAhead, unscored
 from wevo_nb.prompts import ENDED
 from wevo_nb.schema import Candidate, Decision, Environment, Observation, Step, Task
 from wevo_nb.scorers import Future
@@ -80,7 +80,7 @@ class TreeSearch:
         considered = tuple(_considered(node) for node in tried)
         ordered = sorted(tried, key=lambda node: len(node.path))  # on a tie the shorter path, then the earlier
         scores = [node.score for node in ordered]
-        best = ordered[best_of(scores)]
+        best = ordered[self.ahead.choose(scores, task, history)]
         chosen, fell_back = best.path[0], unscored(scores, problem) if best.score is None else ""
         if set(scores) == {None}:
             chosen = await self.ahead.policy.act(task, history, observation)
