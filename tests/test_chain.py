@@ -61,7 +61,7 @@ def test_the_report_card_holds_the_graders_rows_beside_those_by_rule(unbroken):
     rows = list(csv.DictReader((unbroken / "06_analysis/tables/report_card.csv").open()))
     by_rule, graded = ({(r["model"], r["depth"]) for r in rows if r["metric"] == m} for m in ("exact_match", "STR"))
     models = {"copy_page", "majority", "untrained", "iteration_1", "iteration_2"}
-    assert by_rule == graded and {model for model, _ in graded} == models and ("iteration_1", "2") in graded
+    assert by_rule == graded and {model for model, _ in graded} == models
     assert all(0 <= float(r["value"]) <= 1 for r in rows if r["metric"] == "STR" and int(r["n"]))
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import nbformat
 import pytest
+
+from wevo_nb.params import load_params
 
 FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
@@ -46,6 +49,27 @@ def test_no_code_cell_is_longer_than_a_screen(notebook):
 
 def test_at_least_as_much_prose_as_code(notebook):
     assert sum(cell.cell_type == "markdown" for cell in notebook.cells) >= len(code(notebook))
+
+
+def sizes(profile: str) -> dict[str, str]:
+    """What the slow cell of each notebook has to do."""
+    params = load_params(profile).params
+    tasks, rows, sft = params.tasks, sum(params.world_model.outcome_rows.values()), params.sft
+    tested = len(tasks.train) * tasks.test_seeds + len(tasks.held_out) * tasks.held_out_seeds
+    return {
+        "01_collect": f"{len(tasks.train) * tasks.train_seeds}",
+        "02_wm_train": f"up to {rows} x {params.world_model_sft.epochs:g}",
+        "03_synthesize": f"up to {params.synthesize.tasks * params.synthesize.attempts}",
+        "04_final_sft": f"up to {len(tasks.train) * sft.rows_per_task} x {sft.epochs:g}",
+        "05_wmla": f"{len(params.arms())} x {tested}",
+    }
+
+
+@pytest.mark.parametrize("profile", ["smoke", "demo", "study"])
+def test_a_slow_cell_says_how_much_there_is_to_do(profile):
+    for name, size in sizes(profile).items():
+        text = "\n".join(cell.source for cell in nbformat.read(FOLDER / f"{name}.ipynb", as_version=4).cells)
+        assert re.findall(rf"^\| {profile} \| (.+?) \| .+ \|$", text, re.M) == [size], name
 
 
 def test_cell_ids_are_unique(notebook):
