@@ -234,7 +234,7 @@ def test_the_stall_has_a_panel_a_metric_and_a_line_a_method_with_n_below(tmp_pat
     assert (ours.get_color(), other.get_color()) == (figures.SKY, figures.ORANGE)
     spans = [segment[:, 1].round(6).tolist() for segment in accepted.containers[0].lines[2][0].get_segments()]
     assert spans == [[33.0, 47.0], [43.0, 57.0]]
-    assert [label.get_text() for label in accepted.get_xticklabels()] == ["1\nn = 180-198", "2\nn = 198"]
+    assert [label.get_text() for label in accepted.get_xticklabels()] == ["1\n180-198", "2\n198"]
     assert similar.containers[0].lines[0].get_ydata().tolist() == [0.75]  # nothing to be like in the first
     assert new.containers[0].lines[0].get_ydata().tolist() == [7.0, 1.0]
     assert "lower explores more" in similar.get_ylabel() and "% of episodes" in accepted.get_ylabel()

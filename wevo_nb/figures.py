@@ -331,9 +331,10 @@ def stall(frame: pd.DataFrame) -> Figure:
             panel.errorbar(x, y, [y - low, high - y], fmt=line, color=colour(arm), capsize=2.5, label=arm)
         ends = rows.groupby("iteration")["n"].agg(["min", "max"])
         counts = ["-".join(dict.fromkeys(map(str, pair))) for pair in ends.to_numpy()]
-        panel.set_xticks(ends.index, [f"{i}\nn = {n}" for i, n in zip(ends.index, counts, strict=True)])
+        panel.set_xticks(ends.index, [f"{i}\n{n}" for i, n in zip(ends.index, counts, strict=True)])
+        panel.tick_params(axis="x", labelsize=6)
         (title, unit), top = STALL.get(metric, (metric, "")), panel.get_ylim()[1]
-        panel.set(title=title, ylabel=unit, xlabel="iteration", ylim=(-0.03 * top, 1.06 * top))
+        panel.set(title=title, ylabel=unit, xlabel="iteration, n below", ylim=(-0.03 * top, 1.06 * top))
         panel.set_xlim(ends.index[0] - 0.4, ends.index[-1] + 0.4)
     for panel in panels[len(parts) :]:
         panel.set_visible(False)
