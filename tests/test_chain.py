@@ -148,7 +148,13 @@ def steps_of(run: Path, stage: str) -> list[str]:
     [
         ("01_collect", "iter-1/01_collect", 1, {"tasks": {"train_seeds": 2}}, "6 episodes"),
         ("02_wm_train", "iter-2/02_wm_train", 2, {"world_model": {"target": "page"}}, "page"),
-        ("03_synthesize", "03_synthesize", 2, {"synthesize": {"attempts": 1}}, "6 imagined episodes"),
+        (
+            "03_synthesize",
+            "03_synthesize",
+            2,
+            {"synthesize": {"attempts": 1, "look_ahead": "wmla_d1"}},
+            "6 imagined episodes",
+        ),
         ("04_final_sft", "04_webevolver", 2, {"sft": {"arm": "webevolver", "epochs": 2}}, "04_webevolver"),
         ("05_wmla", "05_wmla", 2, {"wmla": {"arms": ["zero_shot", "webevolver+wmla_d2"]}}, "webevolver+wmla_d2"),
         ("06_analysis", "06_analysis", 2, {"seed": 0}, "zero_shot"),

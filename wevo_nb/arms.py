@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from wevo_nb.llm import Usage
+from wevo_nb.llm import Model, Usage
 from wevo_nb.lookahead import LookAhead
 from wevo_nb.models import Engine, open_model
 from wevo_nb.params import Arm, Params
@@ -43,22 +43,35 @@ def open_policy(run: str, stage: str | None, name: str, engine: Engine, params: 
     return ModelPolicy(model, params.policy, seed=params.seed, name=name, **how)
 
 
+def open_world_model(run: str, engine: Engine, params: Params) -> Model:
+    """The world model of notebook 02 that imagines."""
+    trained = trained_model(run, world_model_stage(params))
+    return open_model(params.roles.world_model, engine, params.llm, trained=trained, name="world_model")
+
+
 def open_arm(
-    run: str, arm: Arm, engine: Engine, params: Params, make_environment: Callable[[], Environment] | None = None
+    run: str,
+    arm: Arm,
+    engine: Engine,
+    params: Params,
+    make_environment: Callable[[], Environment] | None = None,
+    *,
+    temperature: float = 0.0,
+    world_model: Model | None = None,
 ) -> Policy:
-    """The arm as a Policy, ready to act. `make_environment` is for tree search, which tries in real pages."""
+    """The arm as a Policy, ready to act; `temperature` is that of its policy.
+
+    `make_environment` is for tree search, which tries in real pages; a `world_model` that is open is shared.
+    """
     if arm.policy == "random":
         return RandomPolicy(params.policy, seed=params.seed)
-    policy = open_policy(run, arm.policy_stage, arm.policy, engine, params)
+    policy = open_policy(run, arm.policy_stage, arm.policy, engine, params, temperature=temperature)
     if arm.ahead is None:
         return policy
     how, roles = arm.ahead, params.roles
     opened = lambda role, **which: open_model(role, engine, params.llm, **which)  # noqa: E731
-    world_model = None
-    if arm.imagines:
-        world_model = opened(
-            roles.world_model, trained=trained_model(run, world_model_stage(params)), name="world_model"
-        )
+    if arm.imagines and world_model is None:
+        world_model = open_world_model(run, engine, params)
     if how.scorer == "llm":
         free = roles.scorer.engine == "openai" and roles.scorer.constraint == "none"
         scorer = ModelScorer(opened(roles.scorer, name="scorer"), "llm", how, free=free, seed=params.seed)

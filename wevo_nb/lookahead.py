@@ -52,6 +52,11 @@ class LookAhead:
         self.policy, self.imaginer, self.scorer = policy, imaginer, scorer
         self.how, self.params, self.name, self.seed = how, params, name, seed
 
+    def with_seed(self, seed: int) -> LookAhead:
+        """The same with another seed for what is sampled."""
+        policy, how = self.policy.with_seed(seed), (self.how, self.params)
+        return LookAhead(policy, self.imaginer, self.scorer, *how, name=self.name, seed=seed)
+
     async def act(self, task: Task, history: Sequence[Step], observation: Observation) -> Decision | None:
         """The best candidate; the policy's greedy one where look-ahead has not begun or could not tell."""
         if len(history) < self.how.skip_steps:

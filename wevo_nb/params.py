@@ -170,6 +170,7 @@ class SynthesizeParams(Section):
     tasks: Positive
     attempts: Positive
     temperature: Temperature
+    look_ahead: str | None
     world_model_temperature: Temperature
     hint: bool
     judge: Literal["world_model", "llm"]
@@ -326,11 +327,29 @@ class Params(Section):
         every = ("zero_shot", *improved, *self.sft.arms, *ahead, *self.wmla.more_arms, *self._grid())
         return tuple(dict.fromkeys(every))
 
+    def dreamer(self) -> Arm:
+        """Who walks in the world model: the policy of synthesize.policy_iteration, plain or with look-ahead."""
+        how = self.synthesize
+        return parse_arm(f"self_improve_{how.policy_iteration}{'+' * bool(how.look_ahead)}{how.look_ahead or ''}", self)
+
+    @model_validator(mode="after")
+    def _a_dream_has_no_real_page(self):
+        name = self.synthesize.look_ahead
+        try:
+            search = self.wmla.preset(name).search if name else "look_ahead"
+        except ValueError as problem:
+            raise ValueError(f"synthesize.look_ahead: {problem}") from None
+        if search == "tree":
+            raise ValueError(f"synthesize.look_ahead is {name}: it tries actions in real pages: take wmla_d1")
+        return self
+
     @model_validator(mode="after")
     def _nothing_is_asked_that_was_not_learned(self):
         learned = self.world_model
-        for name in self.arms():
-            ahead = parse_arm(name, self).ahead
+        asked = {name: parse_arm(name, self).ahead for name in self.arms()}
+        if dreaming := self.synthesize.look_ahead:
+            asked[f"synthesize.look_ahead {dreaming}"] = self.wmla.preset(dreaming)
+        for name, ahead in asked.items():
             if ahead and ahead.scorer == "value" and not learned.value_rows:
                 raise ValueError(f"{name} asks the world model for a value: set world_model.value_rows, e.g. 200")
         if self.synthesize.first_page == "imagined" and not learned.opening_rows:

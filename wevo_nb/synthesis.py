@@ -104,12 +104,13 @@ def ends_of(ended: Sequence[Transition], predictions: Sequence[Prediction]) -> l
 
 def calibrate(ends: Sequence[End], *, precision: float, least: float) -> dict[str, float | None]:
     """For each kind of task the lowest threshold, at least `least`, above which the share of real
-    successes is `precision` or more; under "" the one of all together, for kinds with few ends.
+    successes is `precision` or more; under "" the one of all together, for kinds with few ends above `least`.
 
     None: no threshold reaches it, so nothing of that kind is accepted.
     """
     families = {family: [e for e in ends if e.family == family] for family in sorted({e.family for e in ends})}
-    enough = {family: found for family, found in families.items() if len(found) >= FEWEST_ENDS}
+    believed = lambda found: [e for e in found if e.chance >= least]  # noqa: E731
+    enough = {family: found for family, found in families.items() if len(believed(found)) >= FEWEST_ENDS}
     return {name: _lowest(found, precision, least) for name, found in {"": list(ends), **enough}.items()}
 
 
