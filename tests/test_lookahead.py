@@ -67,6 +67,18 @@ async def test_the_candidates_tell_what_was_imagined_after_each():
     assert decision.reply == decision.candidates[1].reply and decision.fell_back == ""
 
 
+async def test_another_seed_draws_other_candidates_of_the_same_policy():
+    """Two of three candidates are imagined, the greedy one and one that is drawn: over seeds both others are."""
+    ahead = look_ahead(world(dict.fromkeys(ALL, "same")), k=2, temperature=5.0)
+    drawn = {}
+    for seed in range(8):
+        decision = await ahead.with_seed(seed).act(TASK, (), seen(PAGE))
+        again = await ahead.with_seed(seed).act(TASK, (), seen(PAGE))
+        assert [c.reply for c in decision.candidates] == [c.reply for c in again.candidates]
+        drawn[seed] = decision.candidates[1].reply
+    assert len(set(drawn.values())) == 2
+
+
 async def test_a_tie_keeps_the_greedy_choice():
     assert await choose(look_ahead(world({"wrong": "same", "right": "failure", "other": "same"}))) == (1, [0.0] * 3)
 

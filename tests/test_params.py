@@ -116,6 +116,26 @@ def test_synthesis_cannot_use_an_iteration_that_is_not_run(key):
 
 
 @pytest.mark.parametrize(
+    ("preset", "message"),
+    [
+        ("wmla", "synthesize.look_ahead: no preset 'wmla': take wmla_d<n>, wmla_k<n>_d<n> or one of best_of_k, "),
+        ("tree_search", "synthesize.look_ahead is tree_search: it tries actions in real pages: take wmla_d1"),
+        ("value", "synthesize.look_ahead value asks the world model for a value: set world_model.value_rows"),
+    ],
+)
+def test_a_dream_looks_ahead_only_in_what_can_be_imagined(preset, message):
+    with pytest.raises(ParamsError, match=message):
+        load_params("demo", {"synthesize.look_ahead": preset})
+
+
+def test_who_dreams():
+    dreamer = load_params("demo", {"synthesize.look_ahead": "wmla_k2_d3"}).params.dreamer()
+    assert (dreamer.name, dreamer.policy_stage) == ("self_improve_1+wmla_k2_d3", "iter-1/04_self_improve")
+    assert (dreamer.ahead.k, dreamer.ahead.depth) == (2, 3)
+    assert load_params("smoke", {"synthesize.policy_iteration": 2}).params.dreamer().name == "self_improve_2"
+
+
+@pytest.mark.parametrize(
     ("first", "asked", "message"),
     [
         (3, None, "world_model.first_iteration is 3: of 2 iterations none trains one: lower it"),

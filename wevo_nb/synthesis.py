@@ -16,7 +16,7 @@ from wevo_nb.actions import FENCE
 from wevo_nb.llm import Model, Reply, Request
 from wevo_nb.observation import is_page
 from wevo_nb.params import WorldModelParams
-from wevo_nb.policies import decision_of
+from wevo_nb.policies import decision_of, seed_of
 from wevo_nb.prompts import writer_messages
 from wevo_nb.schema import Observation, Step, Task, Trajectory, Verdict
 from wevo_nb.transitions import Situation, Transition, content, transitions
@@ -198,11 +198,8 @@ async def write_trajectories(
     The judge is a model that is asked for the outcome of the last action: the untrained base, for
     there is no world model here. What cannot be read ends the trajectory where it stands.
     """
-    max_tokens = WRITTEN_TOKENS * horizon
-    asked = [
-        Request(messages=writer_messages(task, page), max_tokens=max_tokens, temperature=temperature, seed=seed + i)
-        for i, (task, page) in enumerate(tasks)
-    ]
+    how = {"max_tokens": WRITTEN_TOKENS * horizon, "temperature": temperature}
+    asked = [Request(messages=writer_messages(task, page), seed=seed_of(seed, task.key), **how) for task, page in tasks]
     replies = await model(asked)
     found = [read_written(t, page, reply[0], horizon) for (t, page), reply in zip(tasks, replies, strict=True)]
     ends = [one for one in found if one.ended == "done"]
