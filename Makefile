@@ -22,7 +22,7 @@ lab: browser ## JupyterLab on the notebooks
 	@$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks
 
 test: browser lint ## environment, browser, lint and every test, the smoke chain among them
-	@$(BIN)/python -m pytest -m "not oracle"
+	@$(BIN)/python -m pytest -m "not oracle and not scale and not vllm_cpu"
 
 oracle: browser ## every task of the local sites, solved by a script through the observation alone
 	@$(BIN)/python -m pytest -m oracle

@@ -184,3 +184,15 @@ def test_a_notebook_runs_alone_by_papermill_from_another_folder(
         for output in cell.get("outputs", [])
     ]
     assert any(shows in text for text in outputs)
+
+
+def test_a_world_model_may_be_trained_once_on_all_collections(unbroken):
+    words = ["--run", "late", "--from", "smoke", "--only", "02", "--set", "world_model.first_iteration=2"]
+    done = subprocess.run(command(*words), env=environment(unbroken.parent), capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    late = unbroken.parent / "late"
+    assert not (late / "iter-1/02_wm_train").exists()
+    models = {row["model"] for row in csv.DictReader((late / "iter-2/02_wm_train/report_card.csv").open())}
+    assert models == {"copy_page", "majority", "untrained", "iteration_2"}
+    rows = json.loads((late / "iter-2/02_wm_train/manifest.json").read_text())["spec"]["inputs"]
+    assert sorted(rows) == ["iter-1/01_collect", "iter-2/01_collect"]

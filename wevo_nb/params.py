@@ -38,6 +38,7 @@ FREE = (
     "wmla.grid",
     "wmla.presets",
     "world_model.beside",
+    "hardware.prices",
 )  # mappings whose keys the base does not list; their section checks them
 
 
@@ -97,7 +98,7 @@ class LLMParams(Section):
 
 
 class RoleParams(Section):
-    engine: Literal["transformers", "openai"]
+    engine: Literal["transformers", "openai", "vllm"]
     base: str
     adapter: str | None = None
     url: str | None = None
@@ -116,6 +117,43 @@ class RolesParams(Section):
     world_model: RoleParams
     judge: RoleParams
     scorer: RoleParams
+
+
+class ServeParams(Section):
+    """How vLLM is started, for roles whose engine is vllm."""
+
+    command: Annotated[tuple[str, ...], Field(min_length=1)]
+    tensor_parallel: Positive
+    pipeline_parallel: Positive
+    hosts: Positive
+    max_model_len: Positive
+    memory_share: Annotated[float, Field(gt=0, le=1)]
+    prefix_caching: bool
+    max_adapters: Positive
+    max_lora_rank: Positive
+    quantization: Literal["bitsandbytes", "fp8"] | None
+    startup_s: Positive
+    arguments: tuple[str, ...]
+
+
+class Price(Section):
+    """US dollars for a million tokens."""
+
+    prompt: Annotated[float, Field(ge=0)]
+    completion: Annotated[float, Field(ge=0)]
+
+
+class HardwareParams(Section):
+    """What `wevo plan` calculates with. Nothing else reads it."""
+
+    hosts: Positive
+    gpus: Count
+    gpu_gb: Annotated[float, Field(ge=0)]
+    tflops: Annotated[float, Field(gt=0)]
+    bandwidth_gb: Annotated[float, Field(gt=0)]
+    efficiency: Annotated[float, Field(gt=0, le=1)]
+    usd_hour: Annotated[float, Field(ge=0)]
+    prices: dict[str, Price]
 
 
 class PolicyParams(Section):
@@ -192,14 +230,37 @@ class GateParams(Section):
     held_out: Annotated[float, Field(ge=0, le=1)]
 
 
+class LaunchParams(Section):
+    """Over which devices a training runs; one process of one host is this process itself."""
+
+    hosts: Positive
+    processes: Positive
+    sharding: Literal["none", "fsdp2", "deepspeed"]
+    main_host: str
+    main_port: Annotated[int, Field(ge=1, lt=65536)]
+
+    @model_validator(mode="after")
+    def _what_is_shared_has_sharers(self):
+        if self.sharding != "none" and self.hosts * self.processes == 1:
+            raise ValueError(f"sharding {self.sharding} over one process: set processes, or sharding: none")
+        return self
+
+
 class SFTParams(Section):
-    method: Literal["full", "lora"]
+    method: Literal["full", "lora", "qlora"]
     learning_rate: Annotated[float, Field(gt=0, lt=1)]
     lora_learning_rate: Annotated[float, Field(gt=0, lt=1)]
     lora_rank: Positive
+    adapter_dtype: Literal["float32", "bfloat16"]
+    merge: bool
     epochs: Annotated[float, Field(gt=0)]
     batch: Positive
+    accumulate: Positive
     max_length: Positive
+    optimizer: Literal["adamw_torch", "adamw_torch_fused", "paged_adamw_8bit", "paged_adamw_32bit"]
+    gradient_checkpointing: bool
+    attention: Literal["sdpa", "flash_attention_2"]
+    launch: LaunchParams
     freeze_embeddings: bool
     freeze_layers: Count
     checkpoints: Positive
@@ -309,6 +370,8 @@ class Params(Section):
     observation: ObservationParams
     llm: LLMParams
     roles: RolesParams
+    serve: ServeParams
+    hardware: HardwareParams
     policy: PolicyParams
     collect: CollectParams
     world_model: WorldModelParams
