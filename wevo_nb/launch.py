@@ -1,27 +1,150 @@
-"""Training over many devices and hosts: the command of `accelerate launch`, and its job.
+"""Training over many devices and hosts: by `accelerate launch`, with the same rows and the same code.
 
-A job is a file that says all of a training: rows, base, params. Every process of the launch reads
-it and runs sft.train. Used by notebooks 02 and 04 where `launch` asks for more than one process.
+A job file says all of a training; every process of the launch reads it and runs sft.train. The
+first writes its progress to a file, which the notebook reads. Used by notebooks 02 and 04.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import shlex
+import subprocess
 import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from wevo_nb.params import ROOT, LaunchParams
+from wevo_nb import sft
+from wevo_nb.params import ROOT, LaunchParams, LLMParams, SFTParams
+from wevo_nb.runs import write_json
+from wevo_nb.sft import StepDone, TrainingError
+from wevo_nb.targets import Row
+
+POLL_S = 0.5
+LOG_LINES = 25  # of a failed launch, shown
 
 
-def launch_command(launch: LaunchParams, job: Path, *, rank: int = 0, cpu: bool = False) -> list[str]:
-    """What starts host `rank` of a training; `job` lies where every host can read it."""
+def launch_command(
+    launch: LaunchParams, job: Path, *, rank: int = 0, cpu: bool = False, precision: str = "bf16"
+) -> list[str]:
+    """What starts host `rank` of a training in `precision` bf16 or no; `job` lies where every host can read it.
+
+    On a CPU accelerate starts several processes only by a config that says so: a copy beside the job.
+    """
     many = launch.hosts > 1
+    config = job.with_name("accelerate.yaml") if cpu else ROOT / "params" / "accelerate" / f"{launch.sharding}.yaml"
     return [
         sys.executable, "-m", "accelerate.commands.launch",
-        "--config_file", str(ROOT / "params" / "accelerate" / f"{launch.sharding}.yaml"),
+        "--config_file", str(config),
+        "--mixed_precision", precision,
         "--num_processes", str(launch.hosts * launch.processes),
         "--num_machines", str(launch.hosts),
         *(["--machine_rank", str(rank), "--main_process_ip", launch.main_host] if many else []),
         "--main_process_port", str(launch.main_port),
-        *(["--cpu"] if cpu else []),
         "-m", "wevo_nb.launch", str(job),
     ]  # fmt: skip
+
+
+def described(launch: LaunchParams, llm: LLMParams, folder: Path) -> str:
+    """What a training is run by: this process, or a line for each host, of which the notebook runs the first."""
+    if launch.hosts * launch.processes == 1:
+        return "trained in this process"
+    how = {"cpu": not sft.has_gpu(), "precision": sft.precision(llm)}
+    lines = [shlex.join(launch_command(launch, folder / "job.json", rank=r, **how)) for r in range(launch.hosts)]
+    return "\n".join(f"host {r}{' (this one)' * (r == 0)}: {line}" for r, line in enumerate(lines))
+
+
+def train(
+    rows: Sequence[Row],
+    folder: Path,
+    *,
+    params: SFTParams,
+    on_step: Callable[[StepDone], None] | None = None,
+    **how,
+) -> str:
+    """sft.train with the same arguments, in this process or over those that `params.launch` names.
+
+    This host is the first one; on the others the lines of `described` are to be run. A training
+    that fails raises TrainingError with the end of its log. Returns what it ran over.
+    """
+    launch = params.launch
+    if launch.hosts * launch.processes == 1:
+        return sft.train(rows, folder, params=params, on_step=on_step, **how)
+    sft.check_packages(params)
+    folder.mkdir(parents=True, exist_ok=True)
+    job, steps, log = folder / "job.json", folder / "steps.jsonl", folder / "launch.log"
+    asked = {key: value.model_dump() if isinstance(value, LLMParams) else value for key, value in how.items()}
+    said = {
+        "params": params.model_dump(include=set(SFTParams.model_fields)),
+        **asked,
+        "rows": [row._asdict() for row in rows],
+        "parent": os.getpid(),
+    }
+    write_json(job, said)
+    steps.unlink(missing_ok=True)
+    if cpu := not sft.has_gpu():
+        config = (ROOT / "params" / "accelerate" / f"{launch.sharding}.yaml").read_text()
+        job.with_name("accelerate.yaml").write_text(f"{config}use_cpu: true\n")
+    command = launch_command(launch, job, cpu=cpu, precision=sft.precision(how["llm"]))
+    with log.open("w") as out:
+        running = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, cwd=ROOT)
+        try:
+            _watch(running, steps, on_step)
+        finally:
+            running.terminate()
+            running.wait()
+    if running.returncode != 0:
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:])
+        raise TrainingError(f"the training over {launch.hosts * launch.processes} processes failed:\n{tail}")
+    ran = json.loads(steps.read_text().splitlines()[-1])["ran"]
+    job.unlink()
+    steps.unlink()
+    return ran
+
+
+def _watch(running: subprocess.Popen, steps: Path, on_step: Callable[[StepDone], None] | None):
+    """Hands on the lines that the first process writes, until the launch ends."""
+    read = 0
+    while True:
+        ended = running.poll() is not None
+        text = steps.read_text() if steps.exists() else ""
+        whole = text[read : text.rfind("\n") + 1]
+        read += len(whole)
+        for line in map(json.loads, whole.splitlines()):
+            if on_step and "step" in line:
+                on_step(StepDone(**line))
+        if ended:
+            return
+        time.sleep(POLL_S)
+
+
+def _end_with(parent: int):
+    """Ends this process when the notebook's has ended, however it did: a kernel killed leaves no training behind."""
+
+    def look():
+        while Path(f"/proc/{parent}").exists():
+            time.sleep(POLL_S)
+        os._exit(1)
+
+    threading.Thread(target=look, daemon=True).start()
+
+
+def main(job: Path):
+    """One process of a launch."""
+    said = json.loads(job.read_text())
+    if os.environ.get("GROUP_RANK", "0") == "0":  # the notebook's own host
+        _end_with(said.pop("parent"))
+    said.pop("parent", None)
+    rows = [Row(**row) for row in said.pop("rows")]
+    steps = job.with_name("steps.jsonl")
+    note = lambda **line: steps.open("a").write(json.dumps(line) + "\n")  # noqa: E731
+    said |= {"params": SFTParams(**said["params"]), "llm": LLMParams(**said["llm"])}
+    ran = sft.train(rows, job.parent, on_step=lambda done: note(**done._asdict()), **said)
+    if os.environ.get("RANK", "0") == "0":
+        note(ran=ran)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -72,15 +72,19 @@ def load_tokenizer(folder: str):
     return AutoTokenizer.from_pretrained(folder)
 
 
-def load_weights(folder: str, dtype: torch.dtype):
-    """A causal language model in `dtype`, on the GPU if there is one. Raises ModelError."""
+def load_weights(folder: str, dtype: torch.dtype, *, attention: str = "sdpa", place: bool = True, quantization=None):
+    """A causal language model in `dtype`, on the GPU if there is one and it is to be placed.
+
+    `quantization` is a config of transformers. Raises ModelError.
+    """
     device = "cuda" if torch.cuda.is_available() else "cpu"
     disable_progress_bar()  # of loading, which takes a second
+    how = {"dtype": dtype, "attn_implementation": attention, "quantization_config": quantization}
     try:
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa")
+        model = AutoModelForCausalLM.from_pretrained(folder, **{k: v for k, v in how.items() if v is not None})
     except (OSError, ValueError, SafetensorError) as problem:
         raise ModelError(f"model {folder} cannot be loaded: {str(problem).splitlines()[0]}") from problem
-    return model.to(device)
+    return model.to(device) if place else model
 
 
 class Engine:

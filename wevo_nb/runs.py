@@ -103,12 +103,14 @@ class Stage:
         )
 
     def step_of(self, bar):
-        """A callback (step, steps, loss) for training that moves a bar."""
+        """A callback for training (sft.StepDone) that moves a bar."""
 
-        def on_step(step: int, steps: int, loss: float):
-            bar.total = steps
-            bar.set_postfix_str(f"loss {loss:.2f}", refresh=False)
-            bar.update(step - bar.n)
+        def on_step(now):
+            bar.total = now.steps
+            memory = f", {now.gpu_gb:.1f} GB of GPU" if now.gpu_gb else ""
+            said = f"loss {now.loss:.2f}, {now.tokens_per_second:.0f} tokens/s{memory}"
+            bar.set_postfix_str(said, refresh=False)
+            bar.update(now.step - bar.n)
 
         return on_step
 

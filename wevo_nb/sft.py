@@ -1,27 +1,58 @@
 """Supervised fine-tuning: rows of (messages, reply) in, a trained model out, by TRL.
 
 The loss is on the reply alone. `full` trains every weight but the embeddings, `lora` a small
-adapter. Optionally a share of each row's loss lies on its first tokens, the outcome that a
-world model predicts. A killed training goes on from its last checkpoint to the same final
-step. Used by notebooks 02 and 04. Paper: section 3.1 (SFT), 3.2 (world model).
+adapter, `qlora` an adapter over weights in 4 bit. Optionally a share of each row's loss lies on
+its first tokens, the outcome that a world model predicts. A killed training goes on from its last
+checkpoint to the same final step. The same code is one process or one of many (launch.py). Used
+by notebooks 02 and 04. Paper: section 3.1 (SFT), 3.2 (world model).
 """
 
 from __future__ import annotations
 
+import importlib.util
+import json
+import logging
 import math
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
-from wevo_nb.dataset import gate
+from wevo_nb.dataset import RowError, gate
 from wevo_nb.models import PAD_TO, find_dtype, find_model, load_tokenizer, load_weights
 from wevo_nb.params import LLMParams, SFTParams
 from wevo_nb.runs import write_csv
 from wevo_nb.targets import Row
 
 OUTCOME_TOKENS = 2  # tokens that tell the four outcome words apart
+KEPT_CHECKPOINTS = 2  # the newest
+
+
+class TrainingError(RuntimeError):
+    """A training that cannot begin or go on: what is missing, out of memory, a loss that is no number."""
+
+
+class StepDone(NamedTuple):
+    """How far a training is: tokens a second of all processes, prompts included; GPU memory in GB, 0 on a CPU."""
+
+    step: int
+    steps: int
+    loss: float
+    tokens_per_second: float
+    gpu_gb: float
+
+
+def has_gpu() -> bool:
+    """Whether torch sees a GPU here."""
+    return torch.cuda.is_available()
+
+
+def precision(llm: LLMParams) -> str:
+    """What a training computes in, in accelerate's words: bf16 or no (float32)."""
+    return "bf16" if find_dtype(llm.dtype) == torch.bfloat16 else "no"
 
 
 def row_lengths(rows: Sequence[Row], tokenizer) -> list[int]:
@@ -43,40 +74,76 @@ def train(
     llm: LLMParams,
     seed: int,
     outcome_weight: float = 0.0,
-    on_step: Callable[[int, int, float], None] | None = None,
-) -> None:
+    on_step: Callable[[StepDone], None] | None = None,
+) -> str:
     """Trains `base` on rows; saves it to `folder`/model, then the loss by step to `folder`/loss.csv.
 
-    `on_step(step, steps, loss)` is called after each step. Checkpoints go to
-    `folder`/checkpoints and are removed at the end.
+    `on_step` is called after each step. Checkpoints go to `folder`/checkpoints and are removed at
+    the end. Returns a sentence on what it ran over. Raises TrainingError, RowError.
     """
-    import pandas as pd
     from datasets import Dataset, disable_progress_bars
-    from transformers import TrainerCallback
-    from trl import SFTConfig
 
     disable_progress_bars()  # of steps that take milliseconds
     torch.set_num_threads(llm.threads or torch.get_num_threads())
     source = find_model(base)
     tokenizer = load_tokenizer(source)
+    check_template(rows, tokenizer)
     gate(rows, row_lengths(rows, tokenizer), params.gate, max_length=params.max_length)
-    model = load_weights(source, torch.float32)
-    if params.method == "full":
-        freeze(model, embeddings=params.freeze_embeddings, layers=params.freeze_layers)
-    steps = math.ceil(math.ceil(len(rows) / params.batch) * params.epochs)
-    checkpoints = folder / "checkpoints"
-
-    class Progress(TrainerCallback):
-        def on_log(self, args, state, control, logs=None, **_):
-            if on_step and logs and "loss" in logs:
-                on_step(state.global_step, state.max_steps, logs["loss"])
-
+    check_packages(params)
+    config = _config(rows, folder / "checkpoints", params, llm, seed)  # before the weights: it finds the devices
+    model = load_to_train(source, params, find_dtype(llm.dtype))
     data = Dataset.from_list([{"prompt": list(row.messages), "completion": [_reply(row)]} for row in rows])
-    config = SFTConfig(
+    trainer = _trainer_class()(
+        model=model,
+        args=config,
+        train_dataset=data,
+        processing_class=tokenizer,
+        peft_config=None if params.method == "full" else _lora(params),
+        callbacks=[_progress(on_step)()],
+        outcome_weight=outcome_weight,
+    )
+    if params.method != "full":
+        cast_adapter(trainer.model, getattr(torch, params.adapter_dtype))
+    _silence(trainer)
+    with trainer.accelerator.main_process_first():
+        newest = _newest(folder / "checkpoints")
+    try:
+        trainer.train(resume_from_checkpoint=newest)
+    except torch.OutOfMemoryError as problem:
+        raise TrainingError(
+            f"out of memory with rows of {params.max_length} tokens, {params.batch} at once ({problem}): lower batch "
+            "and raise accumulate, set gradient_checkpointing, take method qlora, or more devices (launch)"
+        ) from problem
+    save(trainer, tokenizer, folder / "model", find_dtype(llm.dtype), base=base)
+    ran = describe(trainer, params)
+    if trainer.is_world_process_zero():
+        if params.merge and params.method != "full":
+            save_merged(source, folder / "model", folder / "merged", find_dtype(llm.dtype))
+        losses = [{"step": log["step"], "loss": log["loss"]} for log in trainer.state.log_history if "loss" in log]
+        _write_losses(losses, folder)
+    trainer.accelerator.end_training()
+    return ran
+
+
+def _write_losses(losses: list[dict], folder: Path):
+    import pandas as pd
+
+    write_csv(folder / "loss.csv", pd.DataFrame(losses))
+    shutil.rmtree(folder / "checkpoints")
+
+
+def _config(rows: Sequence[Row], checkpoints: Path, params: SFTParams, llm: LLMParams, seed: int):
+    from trl import SFTConfig
+
+    at_once = params.batch * params.accumulate * params.launch.processes * params.launch.hosts
+    steps = math.ceil(math.ceil(len(rows) / at_once) * params.epochs)
+    return SFTConfig(
         output_dir=str(checkpoints),
         per_device_train_batch_size=params.batch,
+        gradient_accumulation_steps=params.accumulate,
         num_train_epochs=params.epochs,
         learning_rate=params.learning_rate if params.method == "full" else params.lora_learning_rate,
+        optim=params.optimizer,
         lr_scheduler_type="cosine",
         warmup_steps=max(1, steps // 10),
         adam_beta2=0.98,
@@ -84,34 +151,98 @@ def train(
         max_length=params.max_length,
         pad_to_multiple_of=PAD_TO,
         completion_only_loss=True,
-        bf16=find_dtype(llm.dtype) == torch.bfloat16,
+        bf16=precision(llm) == "bf16",
         use_cpu=not torch.cuda.is_available(),
-        activation_checkpointing=False,
+        # FSDP does it itself (params/accelerate/fsdp2.yaml): both together would compute everything twice
+        activation_checkpointing=params.gradient_checkpointing and params.launch.sharding != "fsdp2",
         save_strategy="steps",
         save_steps=max(1, math.ceil(steps / (params.checkpoints + 1))),
-        save_total_limit=1,
+        save_total_limit=KEPT_CHECKPOINTS,
         logging_steps=1,
         seed=seed,
         data_seed=seed,
         report_to="none",
         disable_tqdm=True,
         dataloader_pin_memory=False,
+        include_num_input_tokens_seen="all",
+        ddp_find_unused_parameters=False,
     )
-    trainer = _trainer_class()(
-        model=model,
-        args=config,
-        train_dataset=data,
-        processing_class=tokenizer,
-        peft_config=_lora(params) if params.method == "lora" else None,
-        callbacks=[Progress()],
-        outcome_weight=outcome_weight,
-    )
-    _silence(trainer)
-    trainer.train(resume_from_checkpoint=_newest(checkpoints))
-    save(trainer, tokenizer, folder / "model", find_dtype(llm.dtype))
-    losses = [{"step": log["step"], "loss": log["loss"]} for log in trainer.state.log_history if "loss" in log]
-    write_csv(folder / "loss.csv", pd.DataFrame(losses))
-    shutil.rmtree(checkpoints)
+
+
+def check_packages(params: SFTParams):
+    """Raises TrainingError where a package that the params ask for is missing."""
+    needed = {
+        "bitsandbytes": params.method == "qlora" or params.optimizer.startswith("paged"),
+        "flash_attn": params.attention == "flash_attention_2",
+        "deepspeed": params.launch.sharding == "deepspeed",
+    }
+    cures = {
+        "bitsandbytes": "pip install bitsandbytes, or take method lora and optimizer adamw_torch",
+        "flash_attn": "pip install flash-attn, or take attention sdpa",
+        "deepspeed": "pip install deepspeed, or take launch.sharding fsdp2",
+    }
+    for package, asked in needed.items():
+        if asked and importlib.util.find_spec(package) is None:
+            raise TrainingError(f"the package {package} is missing: {cures[package]}")
+
+
+def check_template(rows: Sequence[Row], tokenizer):
+    """Raises RowError where the chat template does not say where a reply begins or ends.
+
+    The prompt's tokens must begin those of the whole chat, and the reply must end in a token of its own.
+    """
+    for row in rows[:1]:
+        if not tokenizer.chat_template:
+            raise RowError("the base has no chat template: take an instruct model")
+        prompt = tokenizer.apply_chat_template(list(row.messages), add_generation_prompt=True, return_dict=False)
+        whole = tokenizer.apply_chat_template([*row.messages, _reply(row)], return_dict=False)
+        if whole[: len(prompt)] != prompt:
+            raise RowError("the chat template of the base writes a prompt otherwise than before a reply: the reply "
+                           "cannot be told from it; take another base")  # fmt: skip
+        if not set(whole[len(prompt) :]) & set(tokenizer.all_special_ids):
+            raise RowError("the chat template of the base marks no end of a reply: the model would never stop; "
+                           "take an instruct model")  # fmt: skip
+
+
+def load_to_train(source: str, params: SFTParams, dtype: torch.dtype):
+    """The weights as `method` trains them: float32 (full), `dtype` (lora) or 4 bit (qlora), not yet on a device."""
+    if params.method == "full":
+        model = load_weights(source, torch.float32, attention=params.attention, place=False)
+        freeze(model, embeddings=params.freeze_embeddings, layers=params.freeze_layers)
+        return model
+    quantization = None
+    if params.method == "qlora":
+        from transformers import BitsAndBytesConfig
+
+        shared = params.launch.sharding != "none"
+        quantization = BitsAndBytesConfig(
+            load_in_4bit=True,
+            bnb_4bit_quant_type="nf4",
+            bnb_4bit_use_double_quant=True,
+            bnb_4bit_compute_dtype=dtype,
+            bnb_4bit_quant_storage=dtype if shared else torch.uint8,  # FSDP splits only what is stored as numbers
+        )
+    model = load_weights(source, dtype, attention=params.attention, place=False, quantization=quantization)
+    return model.requires_grad_(False)
+
+
+def cast_adapter(model, dtype: torch.dtype):
+    """Adapters learn in `dtype`: TRL makes them bfloat16 over 4-bit weights."""
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            parameter.data = parameter.data.to(dtype)
+
+
+def describe(trainer, params: SFTParams) -> str:
+    """What a training ran over, and where that is less than was asked for."""
+    accelerator, launch = trainer.accelerator, params.launch
+    kind, device = accelerator.distributed_type.value, accelerator.device.type
+    said = f"{accelerator.num_processes} process{'es' * (accelerator.num_processes > 1)} on {device} ({kind})"
+    if launch.sharding == "fsdp2" and kind != "FSDP":
+        said += ": plain data parallel, for accelerate splits no weights on a CPU; with GPUs it is FSDP2"
+    if launch.sharding == "deepspeed" and kind != "DEEPSPEED":
+        said += ": plain data parallel, for DeepSpeed splits weights on GPUs alone"
+    return said
 
 
 def freeze(model, *, embeddings: bool, layers: int):
@@ -128,13 +259,35 @@ def freeze(model, *, embeddings: bool, layers: int):
         block.requires_grad_(False)
 
 
-def save(trainer, tokenizer, folder: Path, dtype: torch.dtype):
-    """The whole model in `dtype`, or the adapter in float32, with its tokenizer."""
-    model = trainer.accelerator.unwrap_model(trainer.model)
-    if not hasattr(model, "peft_config"):
-        model = model.to(dtype)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+def save(trainer, tokenizer, folder: Path, dtype: torch.dtype, *, base: str):
+    """The whole model in `dtype`, or the adapter in float32, with its tokenizer; by the first process.
+
+    An adapter names its `base` as the params do, not the folder where it lies on this machine.
+    """
+    if trainer.is_fsdp_enabled:
+        trainer.accelerator.state.fsdp_plugin.set_state_dict_type("FULL_STATE_DICT")
+    state = trainer.accelerator.get_state_dict(trainer.model_wrapped)  # every process has a part in it
+    if trainer.is_world_process_zero():
+        model = trainer.accelerator.unwrap_model(trainer.model_wrapped)
+        adapters = getattr(model, "peft_config", {})
+        kept = torch.float32 if adapters else dtype
+        state = {name: value.to(kept) if value.is_floating_point() else value for name, value in state.items()}
+        for adapter in adapters.values():
+            adapter.base_model_name_or_path = base
+        if not adapters:
+            model.config.dtype = dtype
+        model.save_pretrained(folder, state_dict=state)
+        tokenizer.save_pretrained(folder)
+    trainer.accelerator.wait_for_everyone()
+
+
+def save_merged(source: str, adapter: Path, folder: Path, dtype: torch.dtype):
+    """The base with the adapter added to its weights, as a whole model in `dtype`."""
+    from peft import PeftModel
+
+    merged = PeftModel.from_pretrained(load_weights(source, dtype, place=False), str(adapter)).merge_and_unload()
+    merged.save_pretrained(folder)
+    load_tokenizer(source).save_pretrained(folder)
 
 
 def token_weights(labels: torch.Tensor, outcome_weight: float) -> torch.Tensor:
@@ -178,8 +331,9 @@ def _trainer_class():
     class ReplyTrainer(SFTTrainer):
         """SFTTrainer that projects only supervised positions onto the vocabulary.
 
-        Off a GPU, TRL's fused head projects every position; here nine in ten carry no loss.
-        Rows count alike if there is an `outcome_weight`, tokens count alike otherwise.
+        TRL's fused head projects every position off a GPU; here nine in ten carry no loss.
+        Rows count alike if there is an `outcome_weight`, tokens count alike otherwise, over all
+        processes and batches of a step.
         """
 
         def __init__(self, *args, outcome_weight: float = 0.0, **kwargs):
@@ -188,22 +342,52 @@ def _trainer_class():
 
         def _get_train_sampler(self, dataset=None):
             lengths = [len(ids) for ids in self.train_dataset["input_ids"]]
-            return ByLength(self.args.train_batch_size, lengths=lengths, seed=self.args.data_seed)
+            at_once = self.args.train_batch_size * self.accelerator.num_processes  # the same order over however many
+            return ByLength(at_once, lengths=lengths, seed=self.args.data_seed)
 
         def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
             weights = token_weights(inputs["labels"], self.outcome_weight)[:, 1:]
-            supervised = weights > 0
-            with self.accelerator.autocast():
-                decoder = self.accelerator.unwrap_model(model).get_decoder()
-                hidden = decoder(
-                    input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], use_cache=False
-                )
-                head = self.accelerator.unwrap_model(model).get_output_embeddings()
-                logits = head(hidden.last_hidden_state[:, :-1][supervised]).float()
-            losses = torch.nn.functional.cross_entropy(logits, inputs["labels"][:, 1:][supervised], reduction="none")
-            return (losses * weights[supervised]).sum() / weights.sum()
+            kept = (weights > 0).any(0).nonzero().squeeze(1)  # positions before a token that carries loss in some row
+            logits = model(
+                input_ids=inputs["input_ids"],
+                attention_mask=inputs["attention_mask"],
+                use_cache=False,
+                logits_to_keep=kept,
+            ).logits
+            targets = inputs["labels"][:, 1:][:, kept].flatten()
+            losses = torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), targets, reduction="none")
+            total = (losses * weights[:, kept].flatten()).sum()
+            if self.outcome_weight or num_items_in_batch is None:
+                return total / weights.sum() / self.current_gradient_accumulation_steps
+            return total / num_items_in_batch * self.accelerator.num_processes  # whose gradients are averaged
 
     return ReplyTrainer
+
+
+def _progress(on_step: Callable[[StepDone], None] | None):
+    from transformers import TrainerCallback
+
+    class Progress(TrainerCallback):
+        """Tells each step, and stops at a loss that is no number."""
+
+        def on_train_begin(self, args, state, control, **_):
+            self.begun, self.seen = time.perf_counter(), state.num_input_tokens_seen
+
+        def on_log(self, args, state, control, logs=None, **_):
+            if not logs or "loss" not in logs:
+                return
+            loss = logs["loss"]
+            if not math.isfinite(loss):
+                raise TrainingError(
+                    f"the loss of step {state.global_step} is {loss}: lower the learning rate ({args.learning_rate}), "
+                    "or compute in float32 (llm.dtype)"
+                )
+            if on_step and state.is_world_process_zero:
+                gb = torch.cuda.max_memory_allocated() / 2**30 if torch.cuda.is_available() else 0.0
+                pace = (state.num_input_tokens_seen - self.seen) / (time.perf_counter() - self.begun)
+                on_step(StepDone(state.global_step, state.max_steps, loss, pace, gb))
+
+    return Progress
 
 
 def _lora(params: SFTParams):
@@ -219,18 +403,21 @@ def _lora(params: SFTParams):
 
 
 def _newest(checkpoints: Path) -> str | None:
-    """The last checkpoint that was written whole."""
+    """The last checkpoint that was written whole: its trainer_state.json is written last."""
     from transformers.trainer_utils import get_last_checkpoint
 
     for found in checkpoints.glob("checkpoint-*"):
-        if not (found / "trainer_state.json").exists() or not any(found.glob("*.safetensors")):
-            shutil.rmtree(found)
+        try:
+            json.loads((found / "trainer_state.json").read_text())
+        except (FileNotFoundError, ValueError):
+            shutil.rmtree(found, ignore_errors=True)
     return get_last_checkpoint(str(checkpoints)) if checkpoints.exists() else None
 
 
 def _silence(trainer):
     from transformers import PrinterCallback
 
+    logging.getLogger("transformers.trainer_utils").setLevel(logging.ERROR)  # checkpoints are told apart by number
     trainer.remove_callback(PrinterCallback)
 
 
