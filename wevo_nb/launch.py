@@ -95,10 +95,13 @@ def train(
         finally:
             running.terminate()
             running.wait()
+    told = [json.loads(line) for line in steps.read_text().splitlines()] if steps.exists() else []
     if running.returncode != 0:
+        causes = [line["failed"] for line in told if "failed" in line]
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:])
-        raise TrainingError(f"the training over {launch.hosts * launch.processes} processes failed:\n{tail}")
-    ran = json.loads(steps.read_text().splitlines()[-1])["ran"]
+        why = f" {causes[0]} (all of it: {log})" if causes else f"\n{tail}"
+        raise TrainingError(f"the training over {launch.hosts * launch.processes} processes failed:{why}")
+    ran = told[-1]["ran"]
     job.unlink()
     steps.unlink()
     return ran
@@ -141,7 +144,11 @@ def main(job: Path):
     steps = job.with_name("steps.jsonl")
     note = lambda **line: steps.open("a").write(json.dumps(line) + "\n")  # noqa: E731
     said |= {"params": SFTParams(**said["params"]), "llm": LLMParams(**said["llm"])}
-    ran = sft.train(rows, job.parent, on_step=lambda done: note(**done._asdict()), **said)
+    try:
+        ran = sft.train(rows, job.parent, on_step=lambda done: note(**done._asdict()), **said)
+    except Exception as problem:
+        note(failed=f"{type(problem).__name__}: {problem}")
+        raise
     if os.environ.get("RANK", "0") == "0":
         note(ran=ran)
 

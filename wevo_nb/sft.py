@@ -15,6 +15,7 @@ import logging
 import math
 import shutil
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -93,15 +94,19 @@ def train(
     config = _config(rows, folder / "checkpoints", params, llm, seed)  # before the weights: it finds the devices
     model = load_to_train(source, params, find_dtype(llm.dtype))
     data = Dataset.from_list([{"prompt": list(row.messages), "completion": [_reply(row)]} for row in rows])
-    trainer = _trainer_class()(
-        model=model,
-        args=config,
-        train_dataset=data,
-        processing_class=tokenizer,
-        peft_config=None if params.method == "full" else _lora(params),
-        callbacks=[_progress(on_step)()],
-        outcome_weight=outcome_weight,
-    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings(
+            "ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning
+        )  # peft asks for it
+        trainer = _trainer_class()(
+            model=model,
+            args=config,
+            train_dataset=data,
+            processing_class=tokenizer,
+            peft_config=None if params.method == "full" else _lora(params),
+            callbacks=[_progress(on_step)()],
+            outcome_weight=outcome_weight,
+        )
     if params.method != "full":
         cast_adapter(trainer.model, getattr(torch, params.adapter_dtype))
     _silence(trainer)
@@ -276,7 +281,8 @@ def save(trainer, tokenizer, folder: Path, dtype: torch.dtype, *, base: str):
             adapter.base_model_name_or_path = base
         if not adapters:
             model.config.dtype = dtype
-        model.save_pretrained(folder, state_dict=state)
+        how = {"save_embedding_layers": False} if adapters else {}  # they are not trained; `auto` asks the hub for them
+        model.save_pretrained(folder, state_dict=state, **how)
         tokenizer.save_pretrained(folder)
     trainer.accelerator.wait_for_everyone()
 
