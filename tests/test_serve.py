@@ -151,7 +151,7 @@ def test_a_server_answers_to_its_key_on_localhost_and_ends_with_its_children(tmp
     assert server.key not in (tmp_path / "log").read_text()
     shown = capsys.readouterr().out
     assert f"vllm_stand_in.py {tmp_path} child org/base --host 127.0.0.1 --port {server.port}" in shown
-    assert "vLLM with base: 0 of at most 60 s" in shown
+    assert "vLLM with org/base: 0 of at most 60 s" in shown
 
 
 def test_adapters_may_be_there_from_the_start(tmp_path):
@@ -401,6 +401,28 @@ async def test_a_whole_model_has_its_own_server_and_one_ends_where_memory_is_for
     assert earlier.dead == (at_once == 1)
     assert len(engine.describe(policy)["weights"]) == 1
     assert (await ask(base, HELLO)).text == "I am org/base"
+
+
+async def test_servers_that_take_turns_for_ever_are_told_how_to_stand_side_by_side(tmp_path, engine_of, monkeypatch):
+    monkeypatch.setattr(serve, "MOST_STARTS", 2)
+    params = with_servers(tmp_path)
+    engine = engine_of(params)
+    one = open_model(params.roles.judge, engine, params.llm)
+    two = open_model(params.roles.policy, engine, params.llm, trained=whole_model(tmp_path / "other"))
+    for model in (one, two, one, two):
+        await ask(model, HELLO)
+    with pytest.raises(ModelError, match="org/base was started 2 times, in turns with others: set serve.memory_share"):
+        await ask(one, HELLO)
+
+
+async def test_opening_an_engine_again_ends_what_the_earlier_one_has_running(tmp_path, engine_of):
+    """As when a cell of a notebook is run twice."""
+    params = with_servers(tmp_path)
+    engine = engine_of(params)
+    await ask(open_model(params.roles.policy, engine, params.llm), HELLO)
+    [server] = engine.servers.running.values()
+    engine_of(params)
+    assert server.dead and not engine.servers.running
 
 
 async def test_a_server_with_calls_under_way_is_not_ended_for_another(tmp_path, engine_of):

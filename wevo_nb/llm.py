@@ -1,7 +1,8 @@
 """One interface for every model: requests in, replies out, and what they cost.
 
 A request may be constrained to a fixed set of replies (`choices`) or to a grammar. Two engines
-answer it: any OpenAI-compatible URL (here) and transformers in this process (models.py).
+answer it: any OpenAI-compatible URL (here), also of a vLLM that serve.py starts, and transformers
+in this process (models.py).
 Used by notebooks 01 to 05.
 """
 

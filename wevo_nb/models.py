@@ -142,9 +142,11 @@ class Engine:
             self.servers.close()
 
     def close(self):
-        self.release()
-        self.executor.shutdown()
-        self.loaded.clear()
+        try:
+            self.release()
+        finally:
+            self.executor.shutdown()
+            self.loaded.clear()
 
 
 class LocalModel:

@@ -27,6 +27,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -55,6 +56,7 @@ POLL_S, HEALTH_S, LOAD_S, RELEASE_S = (
 )  # between looks; for an answer, an adapter, the GPU's memory
 SLACK_MIB = 512  # of GPU memory that may stay in use: other processes come and go
 TAIL = 20  # lines of the log in an error
+MOST_STARTS = 10  # of one base in one engine: servers that take turns at every question cost hours
 ELSEWHERE = "or set the role's engine to openai with a url"
 INSTALL = f"install vLLM in an environment of its own and name its python or vllm in serve.command, {ELSEWHERE}"
 CURES = (  # what the log says, what to do
@@ -71,6 +73,9 @@ CURES = (  # what the log says, what to do
     (r"unrecognized arguments", "take out of serve.arguments what this version of vLLM does not know"),
 )
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # localhost is never behind a proxy
+
+
+_opened: weakref.WeakSet[Servers] = weakref.WeakSet()  # by open_engine
 
 
 def vllm_command(serve: ServeParams, base: str, *, port: int, adapters: Mapping[str, str]) -> list[str]:
@@ -177,7 +182,7 @@ class Server:
         """Returns when it is healthy and shown to be ours. Raises ModelError, and ends it, if it is not to be used."""
         from tqdm import tqdm
 
-        started, label = time.monotonic(), f"vLLM with {Path(self.base).name}"
+        started, label = time.monotonic(), f"vLLM with {self.base}"
         tqdm.write(f"$ {shlex.join(self.command)}\nlog: {self.log}", file=sys.stdout)
         shape = "{desc}: {n:.0f} of at most {total:.0f} s"
         limit = self.serve.startup_s
@@ -287,7 +292,7 @@ class Server:
     def _told(self, what: str, cure: str) -> ModelError:
         lines = self.log.read_text(errors="replace").splitlines()
         cures = [(line, known) for line in lines[1:] for pattern, known in CURES if re.search(pattern, line)]
-        line, cure = cures[-1] if cures else ("", cure)
+        line, cure = cures[0] if cures else ("", cure)
         cause = f"{line.strip()}\n" if line and line not in lines[-TAIL:] else ""
         tail = "\n".join(lines[-TAIL:])
         return ModelError(f"the server of {self.base} {what}: {cure}\n{cause}The end of {self.log}:\n{tail}")
@@ -335,11 +340,12 @@ class ServedModel:
 class Servers:
     """The vLLM servers of one engine: started when asked, ended to make room, and all by `close`."""
 
-    def __init__(self, params: Params, logs: Path):
+    def __init__(self, params: Params, logs: Path | None = None):
+        """`logs`: where their logs go; None: a temporary folder."""
         self.params, self.logs = params, logs
         self.running: dict[str, Server] = {}  # by base, the one asked last at the end
         self.at_once = 2 if params.serve.memory_share <= 0.5 else 1
-        self._count = 0
+        self._starts: Counter[str] = Counter()  # by base
         self._turn = asyncio.Lock()
         self._asking: Counter[tuple[str, str]] = Counter()  # calls under way, by base and served name
 
@@ -407,9 +413,16 @@ class Servers:
         await asyncio.to_thread(self.running.pop(base).close)
 
     async def _started(self, base: str) -> Server:
+        if self._starts[base] == MOST_STARTS:
+            raise ModelError(
+                f"the server of {base} was started {MOST_STARTS} times, in turns with others: set serve.memory_share "
+                f"to at most 0.5, so that two run at once, or take adapters on one base, {ELSEWHERE}"
+            )
+        self.logs = self.logs or Path(tempfile.mkdtemp(prefix="wevo-servers-"))
         self.logs.mkdir(parents=True, exist_ok=True)
-        server = Server(self.params.serve, base, self.logs / f"{Path(base).name}-{os.getpid()}-{self._count}.log")
-        self._count += 1
+        log = self.logs / f"{Path(base).name}-{os.getpid()}-{self._starts.total()}.log"
+        self._starts[base] += 1
+        server = Server(self.params.serve, base, log)
         try:
             await asyncio.to_thread(server.wait)
         except BaseException:  # an interrupted cell too: nobody would know of it
@@ -445,12 +458,16 @@ class Servers:
 def open_engine(params: Params, run: str | None = None, *, merge: bool = False) -> Engine:
     """What answers for every role: in this process, by URL, or by servers that it starts and ends.
 
-    The servers' logs lie in the run's folder `servers`, or in a temporary one. Close it, also for the servers.
+    The servers' logs lie in the run's folder `servers`, or in a temporary one. Close it. What an earlier engine
+    of this process has running is ended: in a notebook a cell is run twice.
     """
     from wevo_nb.models import Engine
 
-    logs = run_folder(run) / "servers" if run else Path(tempfile.gettempdir()) / f"wevo-{os.getuid()}" / "servers"
-    return Engine(params.llm, merge=merge, servers=Servers(params, logs))
+    for earlier in list(_opened):
+        earlier.close()
+    servers = Servers(params, run_folder(run) / "servers" if run else None)
+    _opened.add(servers)
+    return Engine(params.llm, merge=merge, servers=servers)
 
 
 def free_port() -> int:
