@@ -9,7 +9,19 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-LIGHT = ("schema", "actions", "observation", "params", "llm", "world_model", "judge", "lookahead", "metrics", "chain")
+LIGHT = (
+    "schema",
+    "actions",
+    "observation",
+    "params",
+    "llm",
+    "serve",
+    "world_model",
+    "judge",
+    "lookahead",
+    "metrics",
+    "chain",
+)
 HEAVY = {"torch", "transformers", "playwright", "pandas", "openai"}
 
 

@@ -153,6 +153,19 @@ def test_params_that_a_stage_does_not_read_do_not_matter():
     assert collect({"wmla.k": 7}).done
 
 
+def test_how_a_model_is_quantized_matters_where_a_role_is_served():
+    served = {"roles.judge.engine": "vllm"}
+    collect(served, sections=("roles",))
+    assert collect(served | {"serve.max_adapters": 8}, sections=("roles",)).name == "01_collect"
+    with pytest.raises(StageError, match="serve.quantization"):
+        collect(served | {"serve.quantization": "fp8"}, sections=("roles",))
+
+
+def test_how_a_model_is_quantized_does_not_matter_where_none_is_served():
+    collect(sections=("roles",))
+    assert collect({"serve.quantization": "fp8"}, sections=("roles",)).name == "01_collect"
+
+
 def test_a_missing_input_is_named_and_nothing_is_made(outputs):
     with pytest.raises(StageError, match="needs iter-1/02_wm_train of run 'r', and it is not done: run its notebook"):
         collect(inputs=("iter-1/02_wm_train",))

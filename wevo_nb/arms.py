@@ -73,7 +73,7 @@ def open_arm(
     if arm.imagines and world_model is None:
         world_model = open_world_model(run, engine, params)
     if how.scorer == "llm":
-        free = roles.scorer.engine == "openai" and roles.scorer.constraint == "none"
+        free = roles.scorer.engine != "transformers" and roles.scorer.constraint == "none"
         scorer = ModelScorer(opened(roles.scorer, name="scorer"), "llm", how, free=free, seed=params.seed)
     elif how.scorer == "value":
         scorer = ModelScorer(world_model, "value", how)

@@ -1,7 +1,8 @@
 """One interface for every model: requests in, replies out, and what they cost.
 
 A request may be constrained to a fixed set of replies (`choices`) or to a grammar. Two engines
-answer it: any OpenAI-compatible URL (here) and transformers in this process (models.py).
+answer it: any OpenAI-compatible URL (here), also of a vLLM that serve.py starts, and transformers
+in this process (models.py).
 Used by notebooks 01 to 05.
 """
 
@@ -121,22 +122,36 @@ async def ask(model: Model, request: Request) -> Reply:
     return reply
 
 
+PROBE = ("zq-417-violet", "zq-902-indigo")
+
+
 class EndpointModel:
     """A model behind an OpenAI-compatible URL: vLLM, llama.cpp, a hosted one.
 
     The key is read from the environment variable that the role names. Unknown request keys
-    are ignored by many servers, so a reply outside `choices` is an error, not a guess.
+    are ignored by many servers, so a reply outside `choices` is an error, not a guess. That check
+    costs nothing; `probe`, which costs a call, is for servers of our own (serve.py).
     """
 
-    def __init__(self, role: RoleParams, params: LLMParams):
-        from openai import AsyncOpenAI
+    source: str | None = None  # of its weights: the server's own affair
+
+    def __init__(self, role: RoleParams, params: LLMParams, *, key: str | None = None):
+        """`key`: of a server on this machine that has one of its own; it is reached past any proxy."""
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
         self.name = role.adapter or role.base
         self.role = role
         self.usage = Usage()
         self._checked = False
-        key = os.environ.get(role.api_key_env, "none")
-        self.client = AsyncOpenAI(base_url=role.url, api_key=key, max_retries=params.retries, timeout=params.timeout_s)
+        how = dict(base_url=role.url, max_retries=params.retries, timeout=params.timeout_s)
+        if key is None:
+            self.client = AsyncOpenAI(api_key=os.environ.get(role.api_key_env, "none"), **how)
+        else:
+            self.client = AsyncOpenAI(api_key=key, http_client=DefaultAsyncHttpxClient(trust_env=False), **how)
+
+    def about(self) -> dict:
+        """For the manifest: where it answers."""
+        return {"url": self.role.url}
 
     async def __call__(self, requests: Sequence[Request]) -> list[list[Reply]]:
         if not self._checked:
@@ -171,6 +186,13 @@ class EndpointModel:
                 f"{self.role.url} serves {', '.join(served) or 'nothing'}, not {self.name}: is it another's server?"
             )
         self._checked = True
+
+    async def probe(self):
+        """Raises ModelError where the server does not bind replies to choices. No model gives these by itself."""
+        said = ({"role": "user", "content": "Say hello."},)
+        reply = await ask(self, Request(messages=said, choices=PROBE, max_tokens=32))
+        if reply.text not in PROBE:  # an empty or cut off reply is no error elsewhere
+            raise self._disobeys(reply.text)
 
     async def _answer(self, request: Request) -> list[Reply]:
         from openai import OpenAIError
@@ -245,8 +267,11 @@ class EndpointModel:
                     "set roles.*.constraint to what the server obeys"
                 ) from None
         if request.choices and text not in request.choices:
-            raise ModelError(
-                f"{self.name} ignored the constraint '{self.role.constraint}' and wrote {text[:80]!r}: "
-                "set roles.*.constraint to what the server obeys"
-            )
+            raise self._disobeys(text)
         return Reply(text=text)
+
+    def _disobeys(self, text: str) -> ModelError:
+        return ModelError(
+            f"{self.name} ignored the constraint '{self.role.constraint}' and wrote {text[:80]!r}: "
+            "set roles.*.constraint to what the server obeys"
+        )

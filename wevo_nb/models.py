@@ -18,6 +18,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from safetensors import SafetensorError
@@ -87,16 +88,24 @@ def load_weights(folder: str, dtype: torch.dtype, *, attention: str = "sdpa", pl
     return model.to(device) if place else model
 
 
+class ModelServers(Protocol):
+    """Servers outside this process (serve.py)."""
+
+    def model(self, role: RoleParams, trained: str | None = None, *, name: str = "") -> Model: ...
+    def close(self): ...
+
+
 class Engine:
-    """Loads each base once, lays adapters over it by name, runs one call at a time.
+    """Loads each base once, lays adapters over it by name, runs one call at a time. serve.open_engine makes it.
 
     `merge`: calls that wait at the same moment are run as one. That is faster where many
     episodes act in a world model; where a browser takes its own time, what is merged would
     depend on timing, and in low precision a result depends a little on its neighbours.
+    `servers` answer for roles whose engine is vllm.
     """
 
-    def __init__(self, params: LLMParams, *, merge: bool = False):
-        self.params, self.merge = params, merge
+    def __init__(self, params: LLMParams, *, merge: bool = False, servers: ModelServers | None = None):
+        self.params, self.merge, self.servers = params, merge, servers
         self.dtype = find_dtype(params.dtype)
         # Everything of torch runs in this one thread: a second team of OpenMP threads beside the
         # first would make both sleep at every barrier (a third slower, measured on two cores).
@@ -122,19 +131,26 @@ class Engine:
         return LocalModel(self, weights, tokenizer, adapters, adapter, name=name or base, source=adapter or folder)
 
     def describe(self, model: Model) -> dict:
-        """What a model is, for the manifest: its name, dtype, and a hash of its weights."""
-        if not isinstance(model, LocalModel):
-            return {"name": model.name, "url": model.role.url}
-        files = [*Path(model.source).glob("*.safetensors")]
-        return {
-            "name": model.name,
-            "dtype": str(self.dtype).removeprefix("torch."),
-            "weights": [sha256(file) for file in sorted(files)],
-        }
+        """What a model is, for the manifest: its name, dtype or url, and a hash of its weights where they are here."""
+        told = {"name": model.name} | model.about()
+        if model.source is not None:
+            told["weights"] = [sha256(file) for file in sorted(Path(model.source).glob("*.safetensors"))]
+        return told
+
+    def release(self):
+        """Ends the servers, until they are asked again, and waits for their GPU memory: a training needs it.
+
+        Raises ModelError where the memory is not given back. Weights in this process stay.
+        """
+        if self.servers is not None:
+            self.servers.close()
 
     def close(self):
-        self.executor.shutdown()
-        self.loaded.clear()
+        try:
+            self.release()
+        finally:
+            self.executor.shutdown()
+            self.loaded.clear()
 
 
 class LocalModel:
@@ -149,6 +165,10 @@ class LocalModel:
         self._encoded: dict[str, list[int]] = {}
         self._waiting: list[tuple[Sequence[Request], asyncio.Future]] = []
         self._merging: asyncio.Task | None = None
+
+    def about(self) -> dict:
+        """For the manifest."""
+        return {"dtype": str(self.engine.dtype).removeprefix("torch.")}
 
     async def __call__(self, requests: Sequence[Request]) -> list[list[Reply]]:
         loop = asyncio.get_running_loop()
@@ -358,7 +378,11 @@ def open_model(
     if role.engine == "openai":
         return EndpointModel(role if trained is None else role.model_copy(update={"adapter": name}), params)
     if engine is None:
-        raise ModelError("engine transformers needs an Engine")
+        raise ModelError(f"engine {role.engine} needs an Engine")
+    if role.engine == "vllm":
+        if engine.servers is None:
+            raise ModelError("engine vllm needs servers: make the Engine with serve.open_engine")
+        return engine.servers.model(role, trained, name=name)
     if trained is None:
         return engine.model(role.base, role.adapter, name=name)
     adapter = Path(trained) / "adapter_config.json"

@@ -206,6 +206,8 @@ def open_stage(
     another process works in it.
     """
     everything = resolved.params.model_dump(mode="json")
+    if "roles" in sections and any(role["engine"] == "vllm" for role in everything["roles"].values()):
+        sections += ("serve.quantization",)  # of all that serve says, what a result depends on
     spec = {
         "version": version,
         "params": {"seed": everything["seed"]} | {section: _section(everything, section) for section in sections},
