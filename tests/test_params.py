@@ -7,7 +7,7 @@ import pytest
 from wevo_nb.params import ParamsError, load_params, parse_arm, parse_setting, profiles
 
 
-@pytest.mark.parametrize("profile", ["smoke", "demo", "study"])
+@pytest.mark.parametrize("profile", ["smoke", "demo", "study", "qlora_8b", "qlora_70b", "paper_70b"])
 def test_the_shipped_profiles_are_valid(profile):
     assert profile in profiles()
     assert load_params(profile).profile == profile
@@ -56,7 +56,9 @@ def test_a_setting_without_key_or_value_is_refused(text):
 
 @pytest.mark.parametrize("name", ["demi", "base", "../params/demo"])
 def test_an_unknown_profile_is_refused_with_those_there_are(name):
-    with pytest.raises(ParamsError, match=f"no profile '{name}': take one of demo, smoke, study"):
+    with pytest.raises(
+        ParamsError, match=f"no profile '{name}': take one of demo, paper_70b, qlora_70b, qlora_8b, smoke, study"
+    ):
         load_params(name)
 
 

@@ -34,6 +34,7 @@ FINAL_ARMS = {
 }
 POLICIES = re.compile(rf"random|zero_shot|self_improve_(\d+)|{'|'.join(FINAL_ARMS)}")
 WMLA = re.compile(r"wmla(?:_k([2-9]|\d\d))?_d([1-9])")
+MOST_SEEDS = 500  # of an iteration's collection: those from here on are the explorer's (tasks/)
 FREE = (
     "wmla.grid",
     "wmla.presets",
@@ -53,7 +54,7 @@ class Section(BaseModel):
 class TaskParams(Section):
     train: Annotated[tuple[str, ...], Field(min_length=1)]
     held_out: tuple[str, ...]
-    train_seeds: Annotated[int, Field(ge=1, le=500)]
+    train_seeds: Positive
     test_seeds: Positive
     held_out_seeds: Count
     max_steps: Positive
@@ -394,6 +395,13 @@ class Params(Section):
         """Who walks in the world model: the policy of synthesize.policy_iteration, plain or with look-ahead."""
         how = self.synthesize
         return parse_arm(f"self_improve_{how.policy_iteration}{'+' * bool(how.look_ahead)}{how.look_ahead or ''}", self)
+
+    @model_validator(mode="after")
+    def _seeds_of_an_iteration_are_its_own(self):
+        seeds, drawn = self.tasks.train_seeds, self.collect.suite in ("miniwob", "sites")
+        if drawn and seeds > MOST_SEEDS:  # queries of the live web are counted, not drawn by seed
+            raise ValueError(f"tasks.train_seeds is {seeds}: suite {self.collect.suite} has {MOST_SEEDS} an iteration")
+        return self
 
     @model_validator(mode="after")
     def _a_dream_has_no_real_page(self):
