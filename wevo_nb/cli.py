@@ -1,4 +1,4 @@
-"""The command line: `wevo run | status | show | params`.
+"""The command line: `wevo run | plan | status | show | params | tasks | replay | sites`.
 
 `wevo run` says first what it will do, then executes the notebooks one after the other (chain.py)
 and shows the progress that their stages write down. Stopped or killed, the same command goes on
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 import signal
 import sys
 import time
@@ -22,7 +23,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from wevo_nb import chain
+from wevo_nb import chain, planner
 from wevo_nb.actions import thought_of
 from wevo_nb.params import ParamsError, load_params, merge, parse_setting
 from wevo_nb.runs import StageError, read_json, run_folder, set_aside
@@ -44,7 +45,7 @@ sites = typer.Typer(no_args_is_help=True, help="Serve the local sites of the sui
 app.add_typer(sites, name="sites")
 console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 150)
 
-Profile = Annotated[str, typer.Option("--profile", "-p", help="A file of params/, such as smoke, demo or study.")]
+Profile = Annotated[str, typer.Option("--profile", "-p", help="A file of params/, such as smoke, demo or qlora_8b.")]
 Run = Annotated[str | None, typer.Option("--run", "-r", help="Folder below outputs/; by default the profile's name.")]
 Settings = Annotated[
     list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="A param over the profile's; repeatable.")
@@ -95,6 +96,26 @@ def run(
         for number, step in enumerate(to_run, start=1):
             run_one(run, step, f"{number}/{len(to_run)}")
     show_results(run, planned)
+
+
+@app.command()
+def plan(
+    profile: Profile = "demo",
+    settings: Settings = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for other programs.")] = False,
+):
+    """What a run needs: stages, commands, calls, memory, disk, hours, cost, and what is missing here.
+
+    Exit status 1 where the hardware section cannot hold it; what only this machine lacks is told.
+    """
+    with plain_errors():
+        told = planner.plan(profile, read_settings(settings))
+        if as_json:
+            print(json.dumps(told, ensure_ascii=False, indent=1))
+        else:
+            console.print(Group(*planned_lines(told)))
+    if not told["fits"]:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -254,6 +275,69 @@ def show_results(run: str, planned: list[chain.Planned]):
     for row in rows:
         shown.add_row(*[f"{float(cell):.3f}" if "." in cell and cell[:1].isdigit() else cell for cell in row])
     console.print(shown)
+
+
+# -- plan
+
+
+def planned_lines(told: dict) -> Iterator[Table | Text]:
+    """A plan to read from top to bottom: what it does, with what, what it takes, what is missing."""
+    yield Text(f"profile {told['profile']}: what a run needs, computed from its params; nothing was started", "bold")
+    counts = ("calls", "prompt_tokens", "completion_tokens", "steps", "rows", "trained_tokens")
+    rows = [[one["stage"], *(f"{one[count]:,}" for count in counts), f"{one['hours']:.2f}"] for one in told["stages"]]
+    sums = [sum(one[count] for one in told["stages"]) for count in counts]
+    rows.append(["together", *(f"{total:,}" for total in sums), f"{told['hours']:.2f}"])
+    yield table_of("stages, estimated", ["stage", *(count.replace("_", " ") for count in counts), "hours"], rows)
+    models = [
+        [
+            one["role"],
+            one["engine"],
+            one["base"],
+            f"{one['parameters']:,}" if one["parameters"] else "",
+            one["revision"],
+        ]
+        for one in told["models"]
+    ]
+    yield table_of("models", ["role", "engine", "base", "parameters", "revision"], models, numbers=(3,))
+    yield Text("\ncommands", "bold")
+    by_text: dict[str, list[str]] = {}
+    for one in told["commands"]:
+        if one["what"] == "server" or one["number"] == 0:  # a training's other hosts differ in the rank alone
+            text = one["command"] if isinstance(one["command"], str) else shlex.join(one["command"])
+            by_text.setdefault(f"{one['what']}: {text}", []).append(one["stage"])
+    yield from (Text(f"  {text}  ({', '.join(stages)})") for text, stages in by_text.items())
+    hosts = 1 + max((one["number"] for one in told["commands"] if one["what"] == "training"), default=0)
+    if hosts > 1:
+        yield Text(f"  a training on each of {hosts} hosts, with --machine_rank 0 to {hosts - 1}")
+    parts = ("weights", "kv", "optimizer", "activations", "other", "per_gpu")
+    phases = [
+        [f"{one['kind']}: {one['model']}", str(one["devices"]), *(f"{one[f'{part}_gb']:.2f}" for part in parts)]
+        for one in told["phases"]
+    ]
+    headings = ["phase", "devices", "weights", "KV cache", "optimizer", "activations", "other", "in all"]
+    yield table_of("memory of one device at most, GB", headings, phases)
+    spent = ", ".join(f"{name} {usd:,.2f}" for name, usd in told["costs"].items())
+    yield Text(
+        f"\n{told['memory']['per_gpu_gb']:.1f} GB on the fullest device, {told['disk_gb']:,.1f} GB of disk, "
+        f"{told['hours']:,.1f} hours, {told['cost']:,.2f} dollars ({spent})",
+        "bold",
+    )
+    yield Text("assumed: " + "; ".join(told["assumptions"]), "dim")
+    yield Text("\nmissing on this machine" if told["missing"] else "\nnothing is missing on this machine", "bold")
+    yield from (Text(f"  {one['what']}: {one['cure']}", "yellow") for one in told["missing"])
+    yield Text("it does not fit the hardware section" if told["problems"] else "it fits the hardware section", "bold")
+    yield from (Text(f"  {problem}", "red") for problem in told["problems"])
+
+
+def table_of(title: str, headings: list[str], rows: list[list[str]], numbers: tuple[int, ...] | None = None) -> Table:
+    """A table; the columns of `numbers`, by default all but the first, stand to the right."""
+    table = Table(title=f"\n{title}", title_justify="left", title_style="bold", box=None, header_style="bold")
+    for place, heading in enumerate(headings):
+        right = place > 0 if numbers is None else place in numbers
+        table.add_column(heading, justify="right" if right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
 
 
 # -- status

@@ -1,0 +1,325 @@
+"""What a run needs, before anything slow: stages, models, commands, calls, memory, disk, hours, cost.
+
+Puts memory.py, workload.py, costs.py and machine.py together as plain data, from the params alone:
+nothing is loaded, fetched or started. Calls, hours and cost are estimates; `assumptions` says on what.
+Used by `wevo plan`. Paper: none; it reports neither hardware nor hours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from wevo_nb import chain, costs
+from wevo_nb.costs import form_of, limits_of, trained_role
+from wevo_nb.launch import launch_command
+from wevo_nb.machine import find_weights, missing, roles_of
+from wevo_nb.memory import GB, Footprint, serving, shape_of, training
+from wevo_nb.params import Params, SFTParams
+from wevo_nb.runs import run_folder
+from wevo_nb.serve import vllm_command
+from wevo_nb.workload import ASSUMPTIONS, Load, by_role, count_tasks, load_of, sizes
+
+FIRST_PORT = 8000
+
+
+class Served(NamedTuple):
+    """A model with weights of its own that answers in a stage, and the adapters laid over it, by name."""
+
+    engine: str
+    base: str
+    weights: str
+    adapters: dict[str, str]
+
+
+class Phase(NamedTuple):
+    """A part of a run that fills devices: `answering` or `training`; which model, on how many of them, and how."""
+
+    kind: str
+    engine: str
+    base: str
+    model: str
+    devices: int
+    footprint: Footprint
+
+
+def plan(profile: str, overrides: dict) -> dict:
+    """Everything that `wevo plan` tells, as values that JSON holds. Raises ParamsError.
+
+    `fits` is False where the hardware section cannot hold the run; `problems` then says by how much,
+    with the cure. `missing` is what this machine lacks. Memory is GB on one device, at most: `weights_gb`,
+    `kv_gb`, ... are each the largest of the phases, `per_gpu_gb` is that of the fullest phase.
+    """
+    steps = chain.plan(profile, overrides)
+    params = steps[0].resolved.params
+    tasks = count_tasks(params)
+    loads = [load_of(step, tasks) for step in steps]
+    servers = [served(profile, step, load) for step, load in zip(steps, loads, strict=True)]
+    phases = phases_of(params, servers)
+    problems = list(problems_of(params, phases, servers))
+    of_stage = [
+        costs.hours(params, step, load, [(one.engine, one.base) for one in opened])
+        for step, load, opened in zip(steps, loads, servers, strict=True)
+    ]
+    disk, total, roles = costs.disk_gb(params, steps, loads), sum(of_stage), by_role(loads)
+    memory, cost = _memory(phases), costs.cost(params, total, roles)
+    lacking = missing(params, profile=profile, memory_gb=memory["per_gpu_gb"], disk_gb=disk, no_tasks=tasks.missing)
+    return {
+        "profile": profile,
+        "fits": not problems,
+        "problems": problems,
+        "stages": [_stage(*row) for row in zip(steps, loads, of_stage, strict=True)],
+        "models": _models(params),
+        "commands": _commands(profile, params, steps, servers),
+        "calls": {role: round(one.calls) for role, one in roles.items()},
+        "tokens": {r: {"prompt": round(one.prompt), "completion": round(one.completion)} for r, one in roles.items()},
+        "memory": memory,
+        "phases": [_phase_row(phase) for phase in phases],
+        "disk_gb": round(disk, 1),
+        "hours": round(total, 2),
+        "cost": round(sum(cost.values()), 2),
+        "costs": {name: round(usd, 2) for name, usd in cost.items()},
+        "missing": [one._asdict() for one in lacking],
+        "assumptions": _assumptions(params),
+    }
+
+
+# -- what fills the devices
+
+
+def served(profile: str, step: chain.Planned, load: Load) -> list[Served]:
+    """The models with weights of their own that a stage needs side by side; hosted ones are not among them.
+
+    An adapter's training adds a name to its base; a full one is a model of its own. Notebook 05 takes one
+    arm after the other, so of policies with weights of their own one at a time.
+    """
+    roles, params, found = roles_of(step.resolved.params), step.resolved.params, {}
+    for work in load.work:
+        role = roles[work.role]
+        if role.engine == "openai" or not work.calls:
+            continue
+        folder = str(run_folder(profile) / work.trained / "model") if work.trained else ""
+        whole = bool(folder) and limits_of(params, work.role).method == "full"
+        key = folder if whole else role.base
+        one = found.setdefault(key, Served(role.engine, role.base, key, {}))
+        if folder and not whole:
+            one.adapters[f"{'wm' if work.role == 'world_model' else 'policy'}-{work.trained.replace('/', '-')}"] = (
+                folder
+            )
+        elif role.adapter and not folder:
+            one.adapters[work.role] = role.adapter
+    policies = [key for key in found if "/04_" in key] if step.notebook == "05_wmla" else []
+    return [one for key, one in found.items() if key not in policies[1:]]
+
+
+def phases_of(params: Params, servers: Sequence[Sequence[Served]]) -> list[Phase]:
+    """Answering, for each base the fullest, and both trainings."""
+    found: dict[str, Phase] = {}
+    for one in (one for opened in servers for one in opened if one.engine == "vllm"):
+        phase = _server(params, one)
+        if one.base not in found or phase.footprint.total > found[one.base].footprint.total:
+            found[one.base] = phase
+    here = [_together(params, opened) for opened in servers if any(one.engine != "vllm" for one in opened)]
+    fullest = sorted(here, key=lambda phase: phase.footprint.total)[-1:]
+    return [*found.values(), *fullest, *(_training(params, role) for role in ("policy", "world_model"))]
+
+
+def _server(params: Params, one: Served) -> Phase:
+    serve = params.serve
+    used = serving(
+        shape_of(one.base),
+        form_of(params, "vllm"),
+        tokens=params.browser.contexts * serve.max_model_len,
+        tensor=serve.tensor_parallel,
+        pipeline=serve.pipeline_parallel,
+        adapters=serve.max_adapters if one.adapters else 0,
+        rank=serve.max_lora_rank,
+    )
+    return Phase("answering", "vllm", one.base, one.base, serve.tensor_parallel * serve.pipeline_parallel, used)
+
+
+def _together(params: Params, opened: Sequence[Served]) -> Phase:
+    """The models of a stage that answer in this process lie side by side in one memory."""
+    size, here = sizes(params), [one for one in opened if one.engine != "vllm"]
+    tokens = round(params.llm.batch * (max(size.policy, size.world_model) + params.world_model.max_tokens))
+    how = {"tokens": tokens, "rank": params.sft.lora_rank, "cpu": not params.hardware.gpus}
+    form = form_of(params, "transformers")
+    parts = [serving(shape_of(one.base), form, adapters=len(one.adapters), **how) for one in here]
+    used = Footprint(*map(sum, zip(*parts, strict=True)))._replace(other=parts[0].other)
+    names = ", ".join(sorted({one.base for one in here}))
+    return Phase("answering", "transformers", here[0].base, f"{names}, in this process", 1, used)
+
+
+def _training(params: Params, role: str, limits: SFTParams | None = None) -> Phase:
+    """The training of the policy or of the world model; `limits` in place of the profile's."""
+    limits, base = limits or limits_of(params, role), roles_of(params)[role].base
+    most = params.policy.max_tokens if role == "policy" else params.world_model.max_tokens
+    used = training(shape_of(base), limits, supervised=most, cpu=not params.hardware.gpus)
+    devices = limits.launch.hosts * limits.launch.processes
+    return Phase("training", role, base, f"{role.replace('_', ' ')}, {limits.method}", devices, used)
+
+
+# -- does it fit
+
+
+def problems_of(params: Params, phases: Sequence[Phase], servers: Sequence[Sequence[Served]]) -> Iterator[str]:
+    """Why the hardware section cannot hold the run, each with the cure. Nothing is refused on a CPU but a server."""
+    hardware, serve = params.hardware, params.serve
+    side_by_side = max(sum(one.engine == "vllm" for one in opened) for opened in servers)
+    if not hardware.gpus:
+        if side_by_side:
+            yield "hardware.gpus is 0, and engine vllm needs one: set hardware.gpus and gpu_gb, or engine: transformers"
+        return
+    needed, there = side_by_side * serve.tensor_parallel * serve.pipeline_parallel, hardware.hosts * hardware.gpus
+    if needed > there:
+        yield (
+            f"{side_by_side} models answer side by side and take {needed} GPUs, and there are {there}: lower "
+            "serve.tensor_parallel, add hosts, or train adapters on one base: --set sft.method=qlora "
+            "--set world_model_sft.method=qlora"
+        )
+    for key, launch in (("sft", params.sft.launch), ("world_model_sft", params.world_model_sft.launch)):
+        if launch.hosts > hardware.hosts or launch.processes > hardware.gpus:
+            yield (
+                f"{key}.launch asks for {launch.hosts} x {launch.processes} GPUs, and there are {hardware.hosts} x "
+                f"{hardware.gpus}: lower {key}.launch.hosts and processes, or raise hardware"
+            )
+    for phase in phases:
+        room = hardware.gpu_gb * (serve.memory_share if phase.engine == "vllm" else 1)
+        wanted = phase.footprint.total / GB
+        if wanted > room:
+            cure = _training_cure if phase.kind == "training" else _serving_cure
+            yield (
+                f"{phase.kind} ({phase.model}) takes {wanted:.1f} GB on each GPU, {wanted - room:.1f} GB more than "
+                f"the {room:.1f} GB there are: {cure(params, phase, room)}"
+            )
+
+
+def _serving_cure(params: Params, phase: Phase, room: float) -> str:
+    """The first change that makes a server fit: more GPUs that share a layer, 4 bit, fewer requests at once."""
+    if phase.engine != "vllm":
+        return "take a smaller base, or engine: vllm over more GPUs"
+    shape, serve, contexts = shape_of(phase.base), params.serve, params.browser.contexts
+    there = params.hardware.hosts * params.hardware.gpus
+    for form, key in ((form_of(params, "vllm"), ""), ("nf4", "serve.quantization=bitsandbytes")):
+        for at_once in (contexts, 1):
+            for tensor in (n for n in (1, 2, 4, 8) if n <= there):
+                used = serving(shape, form, tokens=at_once * serve.max_model_len, tensor=tensor).total / GB
+                if used <= room:
+                    fewer = "browser.contexts=1" if at_once < contexts else ""
+                    changes = filter(None, (key, fewer, f"serve.tensor_parallel={tensor}"))
+                    return f"{' '.join(f'--set {change}' for change in changes)} ({used:.1f} GB)"
+    return (
+        f"take a smaller base, or GPUs of more than {used / serve.memory_share:.1f} GB (in 4 bit, one request at once)"
+    )
+
+
+def _training_cure(params: Params, phase: Phase, room: float) -> str:
+    """Changes, one after the other, until a training fits."""
+    role, processes = phase.engine, params.hardware.gpus
+    key, limits = "sft" if role == "policy" else "world_model_sft", limits_of(params, role)
+    spread = limits.launch.model_copy(update={"processes": processes, "sharding": "fsdp2"})
+    shared = ({"launch": spread}, f"{key}.launch.processes={processes} {key}.launch.sharding=fsdp2")
+    told: list[str] = []
+    for changed, said in (
+        ({"gradient_checkpointing": True}, f"{key}.gradient_checkpointing=true"),
+        ({"batch": 1}, f"{key}.batch=1"),
+        *([shared] if processes > 1 else []),
+        ({"method": "qlora"}, f"{key}.method=qlora"),
+        ({"max_length": limits.max_length // 2}, f"{key}.max_length={limits.max_length // 2}"),
+    ):
+        if all(getattr(limits, name) == value for name, value in changed.items()):
+            continue
+        limits = limits.model_copy(update=changed)
+        told += [f"--set {setting}" for setting in said.split()]
+        wanted = _training(params, role, limits).footprint.total / GB
+        if wanted <= room:
+            return f"{' '.join(told)} ({wanted:.1f} GB)"
+    return f"take a smaller base, or GPUs of more than {wanted:.1f} GB (with {' '.join(told)})"
+
+
+# -- as plain data
+
+
+def _memory(phases: Sequence[Phase]) -> dict[str, float]:
+    most = {f"{name}_gb": max(getattr(p.footprint, name) for p in phases) / GB for name in Footprint._fields}
+    most.pop("other_gb")
+    most["per_gpu_gb"] = max(p.footprint.total for p in phases) / GB
+    return {name: round(value, 2) for name, value in most.items()}
+
+
+def _phase_row(phase: Phase) -> dict:
+    parts = {f"{name}_gb": round(value / GB, 2) for name, value in phase.footprint._asdict().items()}
+    of = {"kind": phase.kind, "model": phase.model, "base": phase.base, "devices": phase.devices}
+    return of | parts | {"per_gpu_gb": round(phase.footprint.total / GB, 2)}
+
+
+def _stage(step: chain.Planned, load: Load, hours: float) -> dict:
+    counts = {
+        "calls": sum(one.calls for one in load.work),
+        "prompt_tokens": sum(one.prompt for one in load.work),
+        "completion_tokens": sum(one.completion for one in load.work),
+        "episodes": load.episodes,
+        "steps": load.steps,
+        "rows": load.rows,
+        "trained_tokens": load.trained_tokens,
+    }
+    named = {"stage": step.stage, "notebook": step.notebook, "iteration": step.iteration}
+    return named | {name: round(value) for name, value in counts.items()} | {"hours": round(hours, 3)}
+
+
+def _models(params: Params) -> list[dict]:
+    found = []
+    for name, role in roles_of(params).items():
+        told = {"revision": "as its host serves it", "parameters": None}
+        if role.engine != "openai":
+            told = {"revision": find_weights(role.base).revision, "parameters": shape_of(role.base).parameters}
+        found.append({"role": name, "engine": role.engine, "base": role.base, "adapter": role.adapter} | told)
+    return found
+
+
+def _commands(
+    profile: str, params: Params, steps: Sequence[chain.Planned], servers: Sequence[Sequence[Served]]
+) -> list[dict]:
+    """Servers and trainings of each stage as they are started; a training of one process is a sentence.
+
+    `number`: which server of the stage, or which host of the training.
+    """
+    found = []
+    for step, opened in zip(steps, servers, strict=True):
+        for number, one in enumerate(one for one in opened if one.engine == "vllm"):
+            command = vllm_command(params.serve, one.weights, port=FIRST_PORT + number, adapters=one.adapters)
+            found.append({"stage": step.stage, "what": "server", "number": number, "command": command})
+        if role := trained_role(step):
+            launch, job = limits_of(params, role).launch, run_folder(profile) / step.stage / "job.json"
+            alone = launch.hosts == launch.processes == 1
+            for rank in range(launch.hosts):
+                command = "in this process" if alone else launch_command(launch, job, rank=rank)
+                found.append({"stage": step.stage, "what": "training", "number": rank, "command": command})
+    return found
+
+
+def _assumptions(params: Params) -> list[str]:
+    hardware = params.hardware
+    told = [
+        *ASSUMPTIONS,
+        f"a training reaches {hardware.efficiency:.0%} of {hardware.tflops:g} TFLOPS a device, prompts are read at the "
+        f"same rate, and replies are written at {costs.BANDWIDTH_SHARE:.0%} of {hardware.bandwidth_gb:g} GB/s",
+        f"a step of a browser takes {costs.LIVE_STEP_S:g} s on the live web and {costs.LOCAL_STEP_S:g} s on localhost, "
+        "beside its quiet time",
+        "browser, models and training wait for each other; a server and a training are never in memory together",
+        "memory is for rows of max_length and, of a server, browser.contexts requests of max_model_len at once; "
+        "activations are an estimate; 1 GB is 10^9 bytes",
+    ]
+    if any(role.engine == "transformers" for role in roles_of(params).values()):
+        told.append(f"weights that answer in this process are in {form_of(params, 'transformers')}")
+    if hardware.gpus:
+        there = hardware.hosts * hardware.gpus
+        told.append(f"{there} GPU at {hardware.usd_hour:g} dollars an hour each, paid for the whole time")
+    for base in sorted({role.base for role in roles_of(params).values() if role.engine == "openai"}):
+        price = hardware.prices.get(base)
+        told.append(
+            f"{base}: {price.prompt:g} dollars a million prompt tokens, {price.completion:g} a million of replies"
+            if price
+            else f"{base} has no price in hardware.prices: its tokens are not in the cost"
+        )
+    return told
