@@ -11,12 +11,11 @@ import os
 import shlex
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from wevo_nb import sft
+from wevo_nb import lifeline, sft
 from wevo_nb.params import ROOT, LaunchParams, LLMParams, SFTParams
 from wevo_nb.runs import write_json
 from wevo_nb.sft import StepDone, TrainingError
@@ -80,7 +79,6 @@ def train(
         "params": params.model_dump(include=set(SFTParams.model_fields)),
         **asked,
         "rows": [row._asdict() for row in rows],
-        "parent": os.getpid(),
     }
     write_json(job, said)
     steps.unlink(missing_ok=True)
@@ -88,12 +86,14 @@ def train(
         config = (ROOT / "params" / "accelerate" / f"{launch.sharding}.yaml").read_text()
         job.with_name("accelerate.yaml").write_text(f"{config}use_cpu: true\n")
     command = launch_command(launch, job, cpu=cpu, precision=sft.precision(how["llm"]))
+    outlived = [sys.executable, "-P", lifeline.__file__, str(os.getpid()), *command]
     with log.open("w") as out:
-        running = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, cwd=ROOT)
+        how = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": subprocess.STDOUT, "start_new_session": True}
+        running = subprocess.Popen(outlived, cwd=ROOT, **how)
         try:
             _watch(running, steps, on_step)
         finally:
-            running.terminate()
+            lifeline.end_session(running.pid)
             running.wait()
     told = [json.loads(line) for line in steps.read_text().splitlines()] if steps.exists() else []
     if running.returncode != 0:
@@ -123,23 +123,9 @@ def _watch(running: subprocess.Popen, steps: Path, on_step: Callable[[StepDone],
         time.sleep(POLL_S)
 
 
-def _end_with(parent: int):
-    """Ends this process when the notebook's has ended, however it did: a kernel killed leaves no training behind."""
-
-    def look():
-        while Path(f"/proc/{parent}").exists():
-            time.sleep(POLL_S)
-        os._exit(1)
-
-    threading.Thread(target=look, daemon=True).start()
-
-
 def main(job: Path):
     """One process of a launch."""
     said = json.loads(job.read_text())
-    if os.environ.get("GROUP_RANK", "0") == "0":  # the notebook's own host
-        _end_with(said.pop("parent"))
-    said.pop("parent", None)
     rows = [Row(**row) for row in said.pop("rows")]
     steps = job.with_name("steps.jsonl")
     note = lambda **line: steps.open("a").write(json.dumps(line) + "\n")  # noqa: E731

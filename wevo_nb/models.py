@@ -12,6 +12,7 @@ import asyncio
 import contextvars
 import importlib.util
 import json
+import logging
 import os
 import random
 import time
@@ -69,6 +70,12 @@ def find_dtype(name: str) -> torch.dtype:
     return getattr(torch, name)
 
 
+def quiet():
+    """No bar for loading, which takes a second; no word of bitsandbytes on a kernel that no CPU needs."""
+    disable_progress_bar()
+    logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
+
+
 def load_tokenizer(folder: str):
     return AutoTokenizer.from_pretrained(folder)
 
@@ -79,7 +86,7 @@ def load_weights(folder: str, dtype: torch.dtype, *, attention: str = "sdpa", pl
     `quantization` is a config of transformers. Raises ModelError.
     """
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    disable_progress_bar()  # of loading, which takes a second
+    quiet()
     how = {"dtype": dtype, "attn_implementation": attention, "quantization_config": quantization}
     try:
         model = AutoModelForCausalLM.from_pretrained(folder, **{k: v for k, v in how.items() if v is not None})

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import torch
 
 from wevo_nb.dataset import RowError, gate
-from wevo_nb.models import PAD_TO, find_dtype, find_model, load_tokenizer, load_weights
+from wevo_nb.models import PAD_TO, find_dtype, find_model, load_tokenizer, load_weights, quiet
 from wevo_nb.params import LLMParams, SFTParams
 from wevo_nb.runs import write_csv
 from wevo_nb.targets import Row
@@ -84,6 +84,7 @@ def train(
     """
     from datasets import Dataset, disable_progress_bars
 
+    quiet()
     disable_progress_bars()  # of steps that take milliseconds
     torch.set_num_threads(llm.threads or torch.get_num_threads())
     source = find_model(base)
