@@ -10,11 +10,12 @@ import torch
 from safetensors.torch import load_file
 from stand_ins import ONE_THREAD, SMOKE, task
 
-from wevo_nb import sft
+from wevo_nb import launch, sft
 from wevo_nb.dataset import RowError
-from wevo_nb.llm import Request
+from wevo_nb.llm import ModelError, Request
 from wevo_nb.models import Engine, find_model, load_tokenizer, load_weights, open_model
-from wevo_nb.sft import row_lengths, token_weights, train
+from wevo_nb.params import ROOT
+from wevo_nb.sft import TrainingError, row_lengths, token_weights, train
 from wevo_nb.targets import Row
 
 PARAMS = SMOKE.sft.model_copy(
@@ -210,6 +211,104 @@ def test_a_row_that_is_too_long_is_named_before_anything_is_loaded(tmp_path):
     with pytest.raises(RowError, match=message):
         fit(tmp_path, [*ROWS, long], PARAMS.model_copy(update={"max_length": 100}))
     assert list(tmp_path.iterdir()) == []
+
+
+def another_tiny(folder, *, template: str | None = None, nan: bool = False, hidden: int = 96) -> str:
+    """The tiny model under another chat template, with a weight that is no number, or of another width."""
+    tokenizer = load_tokenizer(find_model("tiny"))
+    model = load_weights(find_model("tiny"), torch.float32)
+    if hidden != 96:
+        model = type(model)(type(model.config)(**model.config.to_dict() | {"hidden_size": hidden, "head_dim": 24}))
+    if nan:
+        model.model.norm.weight.data[0] = float("nan")
+    if template is not None:
+        tokenizer.chat_template = template
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+SAYS = "{% for m in messages %}{{ m['role'] + ':\\n' + m['content'] }}END{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("", "the base has no chat template: take an instruct model"),
+        (
+            SAYS.replace("END", "<|im_end|>") + "{% if add_generation_prompt %}reply: {% endif %}",
+            "writes a prompt otherwise than",
+        ),
+        (
+            SAYS.replace("END", "\n") + "{% if add_generation_prompt %}assistant:\n{% endif %}",
+            "marks no end of a reply",
+        ),
+    ],
+)
+def test_a_base_whose_template_cannot_mark_the_reply_is_refused(tmp_path, template, message):
+    base = another_tiny(tmp_path / "base", template=template)
+    with pytest.raises(RowError, match=message):
+        train(ROWS, tmp_path / "out", base=base, params=PARAMS, llm=ONE_THREAD, seed=0)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_loss_that_is_no_number_stops_at_the_first_step(tmp_path):
+    seen = []
+    base = another_tiny(tmp_path / "base", nan=True)
+    with pytest.raises(TrainingError, match=r"the loss of step 1 is nan: lower the learning rate \(0.03\)"):
+        train(ROWS, tmp_path, base=base, params=PARAMS, llm=ONE_THREAD, seed=0, on_step=seen.append)
+    assert seen == [] and not (tmp_path / "model").exists()
+
+
+def test_out_of_memory_says_what_to_lower(tmp_path, monkeypatch):
+    def full(labels, weight):
+        raise torch.OutOfMemoryError("no room")
+
+    monkeypatch.setattr(sft, "token_weights", full)
+    with pytest.raises(TrainingError, match="out of memory with rows of 768 tokens, 2 at once .*: lower batch"):
+        fit(tmp_path, params=PARAMS.model_copy(update={"max_length": 768}))
+
+
+@pytest.mark.parametrize(
+    ("asked", "package"),
+    [
+        ({"method": "qlora"}, "bitsandbytes"),
+        ({"optimizer": "paged_adamw_8bit"}, "bitsandbytes"),
+        ({"attention": "flash_attention_2"}, "flash_attn"),
+        ({"launch": SMOKE.sft.launch.model_copy(update={"processes": 2, "sharding": "deepspeed"})}, "deepspeed"),
+    ],
+)
+def test_a_missing_package_is_named_before_anything_is_loaded(tmp_path, monkeypatch, asked, package):
+    monkeypatch.setattr(sft.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(TrainingError, match=f"the package {package} is missing: pip install .+, or take "):
+        launch.train(ROWS, tmp_path, base="tiny", params=PARAMS.model_copy(update=asked), llm=ONE_THREAD, seed=0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_adapter_over_another_base_is_refused(tmp_path):
+    fit(tmp_path / "out", params=PARAMS.model_copy(update={"method": "lora", "epochs": 1}))
+    base = another_tiny(tmp_path / "base", hidden=72)
+    engine = Engine(ONE_THREAD)
+    with pytest.raises(ModelError, match=r"is one over tiny and does not fit .*/base: name its base in the role"):
+        engine.model(base, str(tmp_path / "out" / "model"))
+    engine.close()
+
+
+def test_what_a_training_is_run_by(tmp_path):
+    """Two hosts of four processes: a line a host, alike but for the rank; on a GPU the profile's own config."""
+    assert launch.described(SMOKE.sft.launch, ONE_THREAD, tmp_path) == "trained in this process"
+    two = SMOKE.sft.launch.model_copy(
+        update={"hosts": 2, "processes": 4, "sharding": "fsdp2", "main_host": "first", "main_port": 5000}
+    )
+    first, second = launch.described(two, ONE_THREAD, tmp_path).splitlines()
+    assert first.startswith("host 0 (this one): ") and second.startswith("host 1: ")
+    assert first.partition(": ")[2].replace("--machine_rank 0", "--machine_rank 1") == second.partition(": ")[2]
+    job = tmp_path / "job.json"
+    assert launch.launch_command(two, job, rank=1)[1:] == [
+        "-m", "accelerate.commands.launch", "--config_file", str(ROOT / "params/accelerate/fsdp2.yaml"),
+        "--mixed_precision", "bf16", "--num_processes", "8", "--num_machines", "2", "--machine_rank", "1",
+        "--main_process_ip", "first", "--main_process_port", "5000", "-m", "wevo_nb.launch", str(job),
+    ]  # fmt: skip
 
 
 def test_the_lengths_of_rows_are_those_of_the_whole_chat():

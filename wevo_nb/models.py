@@ -133,8 +133,16 @@ class Engine:
         if adapter and adapter not in adapters:
             if not (Path(adapter) / "adapter_config.json").exists():
                 raise ModelError(f"{adapter} holds no adapter_config.json: it is no folder of an adapter")
-            adapters[adapter] = f"adapter_{len(adapters)}"
-            weights.load_adapter(adapter, adapter_name=adapters[adapter])
+            name_there = f"adapter_{len(adapters)}"
+            try:
+                weights.load_adapter(adapter, adapter_name=name_there)
+            except (RuntimeError, ValueError) as problem:  # of other sizes, or over layers that are not there
+                made = json.loads((Path(adapter) / "adapter_config.json").read_text()).get("base_model_name_or_path")
+                raise ModelError(
+                    f"the adapter {adapter} is one over {made} and does not fit {base}: name its base in the role "
+                    f"({str(problem).splitlines()[0]})"
+                ) from problem
+            adapters[adapter] = name_there
         return LocalModel(self, weights, tokenizer, adapters, adapter, name=name or base, source=adapter or folder)
 
     def describe(self, model: Model) -> dict:

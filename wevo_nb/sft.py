@@ -165,6 +165,7 @@ def _config(rows: Sequence[Row], checkpoints: Path, params: SFTParams, llm: LLMP
         save_steps=max(1, math.ceil(steps / (params.checkpoints + 1))),
         save_total_limit=KEPT_CHECKPOINTS,
         logging_steps=1,
+        logging_nan_inf_filter=False,  # a loss that is no number is to be seen
         seed=seed,
         data_seed=seed,
         report_to="none",

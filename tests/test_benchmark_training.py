@@ -1,0 +1,38 @@
+"""benchmarks/training.py on eight short rows and the tiny model: what it counts, and that both ways learn the same."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from test_sft import ROWS
+
+from wevo_nb.models import find_model, load_tokenizer
+from wevo_nb.params import load_params
+from wevo_nb.sft import row_lengths
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
+
+import training
+
+
+def test_tokens_and_padding_are_counted_and_the_first_loss_is_the_same():
+    """Eight rows in batches of four for one epoch: ours pads each batch to 32, TRL to its longest row."""
+    lengths = row_lengths(ROWS, load_tokenizer(find_model("tiny")))
+    assert load_params("study").params.world_model_sft.batch == 4 and 32 < min(lengths) and max(lengths) <= 64
+    forward = torch.nn.Embedding.forward
+    ours, trl = (training.fit(way, ROWS, "tiny", 1) for way in ("ours", "trl_kept"))
+    assert torch.nn.Embedding.forward is forward
+    assert ours["tokens"] == trl["tokens"] == sum(lengths) and ours["steps"] == trl["steps"] == 2
+    assert ours["padding"] == pytest.approx(1 - sum(lengths) / (8 * 64), abs=1e-3)
+    assert 0 <= trl["padding"] < ours["padding"]
+    assert ours["first_loss"] == pytest.approx(trl["first_loss"], abs=0.05)
+    assert ours["tokens_per_second"] > 0
+
+
+def test_rows_come_from_real_pages_and_no_two_are_alike():
+    rows = training.rows_of(training.QUICK)
+    assert len(rows) == 8 and len({str(row) for row in rows}) == 8
+    assert {row.outcome for row in rows} <= {"success", "failure", "changed", "same"}
