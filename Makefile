@@ -1,6 +1,6 @@
 # Every command of the project; `make help` lists them. `make -C <folder> demo` works from anywhere.
 .DEFAULT_GOAL := help
-.PHONY: help demo smoke study lab test oracle lint env browser clean-env
+.PHONY: help demo smoke study lab test scale oracle lint env browser lock clean-env
 
 # The Python that makes the environment; an older or a newer one than the project takes is passed over.
 PYTHON ?= python3
@@ -24,6 +24,9 @@ lab: browser ## JupyterLab on the notebooks
 test: browser lint ## environment, browser, lint and every test, the smoke chain among them
 	@$(BIN)/python -m pytest -m "not oracle and not scale and not vllm_cpu"
 
+scale: browser ## what a GPU host would do, small and on this CPU: training over processes, in 4 bit, kills
+	@$(BIN)/python -m pytest -m scale
+
 oracle: browser ## every task of the local sites, solved by a script through the observation alone
 	@$(BIN)/python -m pytest -m oracle
 
@@ -37,6 +40,10 @@ env: ## .venv with every package; the second time it installs nothing
 
 browser: env ## a Chromium, found or installed
 	@$(PYTHON) tools/environment.py browser
+
+lock: env ## requirements.lock: every package of .venv in its version, to make the same environment again
+	@$(BIN)/python -m pip freeze --exclude-editable > requirements.lock
+	@echo "requirements.lock: $$(wc -l < requirements.lock) packages; pip install --no-deps -r requirements.lock"
 
 clean-env: ## remove .venv
 	rm -rf .venv
