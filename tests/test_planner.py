@@ -78,7 +78,7 @@ def test_paper_70b_has_every_setting_that_the_paper_reports():
     params = load_params("paper_70b").params
     roles = params.roles
     assert {roles.policy.base, roles.world_model.base, roles.judge.base} == {"meta-llama/Llama-3.3-70B-Instruct"}
-    assert roles.scorer.base == "gpt-4o"
+    assert roles.scorer.base == roles.evaluator.base == "gpt-4o"
     assert (params.collect.suite, params.tasks.train) == ("openwebvoyager", ("il",))
     assert params.tasks.train_seeds == SETTINGS["training_queries"] == 1516
     assert params.synthesize.horizon == SETTINGS["synthetic_horizon"] == 7
@@ -167,8 +167,9 @@ def test_cost_is_gpus_for_the_whole_time_and_the_tokens_of_hosted_models():
     params = load_params("paper_70b").params
     cost = costs.cost(params, 2.0, {"scorer": Work("scorer", 10, 4e6, 1e6), "policy": Work("policy", 10, 4e6, 1e6)})
     assert cost == {"gpus": 2 * 32 * 2.5, "hosted": 4 * 2.5 + 1 * 10}
-    free = load_params("paper_70b", {"roles.scorer.base": "another"})
-    told = planner.plan("paper_70b", {"roles.scorer.base": "another"})
+    others = {"roles.scorer.base": "another", "roles.evaluator.base": "another"}
+    free = load_params("paper_70b", others)
+    told = planner.plan("paper_70b", others)
     assert told["costs"]["hosted"] == 0 and free.params.roles.scorer.base == "another"
     assert any("another has no price" in line for line in told["assumptions"])
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from wevo_nb.judge import LLMJudge, RewardJudge
 from wevo_nb.llm import Model, Usage
 from wevo_nb.lookahead import LookAhead
 from wevo_nb.models import Engine, open_model
@@ -90,6 +91,13 @@ def open_arm(
     if make_environment is None:
         raise ValueError(f"{arm.name} tries actions in real pages: give make_environment")
     return TreeSearch(ahead, make_environment)
+
+
+def open_evaluator(engine: Engine, params: Params) -> RewardJudge | LLMJudge:
+    """What counts as success in notebook 05: the page's own reward, or a model where pages have none."""
+    if params.collect.judge == "reward":
+        return RewardJudge()
+    return LLMJudge(open_model(params.roles.evaluator, engine, params.llm, name="evaluator"))
 
 
 def usage_of(policy: Policy) -> dict[str, Usage]:

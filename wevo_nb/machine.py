@@ -38,7 +38,7 @@ class Weights(NamedTuple):
 
 
 def roles_of(params: Params) -> dict[str, RoleParams]:
-    """The four roles by name."""
+    """The roles by name."""
     return {name: getattr(params.roles, name) for name in type(params.roles).model_fields}
 
 

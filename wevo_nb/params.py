@@ -118,6 +118,7 @@ class RolesParams(Section):
     world_model: RoleParams
     judge: RoleParams
     scorer: RoleParams
+    evaluator: RoleParams
 
 
 class ServeParams(Section):

@@ -216,6 +216,9 @@ def _look_ahead(step: Planned, tasks: Counted) -> Load:
             work += _decisions(steps, arm.ahead, params, arm.policy_stage, mind)
         if arm.ahead and arm.ahead.search == "tree":
             tried += steps * arm.ahead.budget
+    if params.collect.judge == "llm":
+        read = tasks.test * len(params.arms())
+        work.append(_judging(read, EPISODE * params.tasks.max_steps, sizes(params))._replace(role="evaluator"))
     return Load(tuple(work), tasks.test * len(params.arms()), steps * len(params.arms()) + tried)
 
 
