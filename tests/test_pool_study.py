@@ -9,6 +9,7 @@ import pytest
 
 from wevo_nb import metrics
 from wevo_nb.params import ROOT
+from wevo_nb.runs import write_json
 
 TOOL = runpy.run_path(str(ROOT / "tools" / "pool_study.py"))
 
@@ -35,3 +36,16 @@ def test_a_run_that_is_not_finished_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("WEVO_OUTPUTS", str(tmp_path))
     with pytest.raises(SystemExit, match="study-9 is no finished run: wevo run --profile study --run study-9"):
         TOOL["params_of"](["study-9"])
+
+
+def test_runs_whose_stages_noted_other_params_are_not_added_up(tmp_path, monkeypatch):
+    """Whatever the profile says today: what a stage was made with is what counts. The seed may differ."""
+    monkeypatch.setenv("WEVO_OUTPUTS", str(tmp_path))
+    for run, seed, written in (("a", 1, 8), ("b", 2, 8), ("c", 3, 24)):
+        write_json(tmp_path / run / "06_analysis" / "manifest.json", {})
+        write_json(tmp_path / run / "run.json", {"profile": "study", "overrides": {"seed": seed}})
+        noted = {"params": {"seed": seed, "synthesize": {"written": written}}}
+        write_json(tmp_path / run / "03_synthesize" / "params.json", noted)
+    assert TOOL["params_of"](["a", "b"]).iterations == 3
+    with pytest.raises(SystemExit, match="c and a were made with other params: 03_synthesize synthesize.written"):
+        TOOL["params_of"](["a", "b", "c"])

@@ -16,7 +16,7 @@ from pathlib import Path
 import pandas as pd
 
 from wevo_nb import figures, metrics
-from wevo_nb.params import Params, load_params
+from wevo_nb.params import Params, flatten, load_params
 from wevo_nb.runs import JSONL, read_json, run_folder, sha256, write_csv
 from wevo_nb.schema import Trajectory
 
@@ -24,18 +24,28 @@ OWN = ("seed",)  # what runs of one study may differ in
 
 
 def params_of(runs: list[str]) -> Params:
-    """The params of all runs. Raises SystemExit where one is missing, or they differ in more than the seed."""
-    found = {}
+    """The params of all runs, as their stages noted them. Raises SystemExit where a run is not finished, or they
+    differ in more than the seed.
+    """
     for run in runs:
-        made = read_json(run_folder(run) / "run.json")
-        if not made or not (run_folder(run) / "06_analysis" / "manifest.json").exists():
+        if not (run_folder(run) / "06_analysis" / "manifest.json").exists():
             raise SystemExit(f"{run_folder(run)} is no finished run: wevo run --profile study --run {run}")
-        overrides = {key: value for key, value in made.get("overrides", {}).items() if key not in OWN}
-        found[run] = load_params(made["profile"], overrides).params
-    first = found[runs[0]]
-    if other := [run for run in runs if found[run] != first]:
-        raise SystemExit(f"{', '.join(other)} and {runs[0]} were made with other params: only their seeds may differ")
-    return first
+    first = noted(runs[0])
+    for run in runs[1:]:
+        if differ := sorted(key for key, value in (first | noted(run)).items() if first.get(key) != value):
+            raise SystemExit(f"{run} and {runs[0]} were made with other params: {', '.join(differ[:5])}")
+    made = read_json(run_folder(runs[0]) / "run.json")
+    return load_params(made["profile"], made.get("overrides", {})).params
+
+
+def noted(run: str) -> dict:
+    """The params of each stage of a run that has them, by `<stage> <key>`; not the seed."""
+    found = {}
+    for path in sorted(run_folder(run).glob("**/params.json")):
+        stage = path.parent.relative_to(run_folder(run)).as_posix()
+        values = flatten(read_json(path)["params"]) if ".old-" not in stage else {}
+        found |= {f"{stage} {key}": value for key, value in values.items() if key not in OWN}
+    return found
 
 
 def episodes(run: str, arms: tuple[str, ...]) -> dict[str, list[Trajectory]]:
