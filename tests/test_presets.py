@@ -12,17 +12,18 @@ import re
 from collections import Counter
 
 import pytest
-from stand_ins import SMOKE, did, outcome_reply, seen, task
+from stand_ins import SMOKE, Scripted, did, outcome_reply, seen, task
 
 from wevo_nb import arms
 from wevo_nb.arms import open_arm, open_policy, stages_of, usage_of
 from wevo_nb.browser import BrowserEnv
+from wevo_nb.judge import RewardJudge
 from wevo_nb.llm import CallFailed, ModelError, Reply, Usage
 from wevo_nb.observation import parse_page
 from wevo_nb.params import load_params, parse_arm
-from wevo_nb.prompts import DREAMER, POLICY_SHORT, SCORER, VALUE, WORLD_MODEL
+from wevo_nb.prompts import DREAMER, JUDGE_REPLIES, POLICY_SHORT, SCORER, VALUE, WORLD_MODEL
 from wevo_nb.rollout import rollout
-from wevo_nb.schema import Step
+from wevo_nb.schema import Step, Trajectory
 from wevo_nb.tasks.miniwob import MiniWoB
 from wevo_nb.world_model import WorldModelEnv
 
@@ -313,3 +314,23 @@ def test_a_scorer_that_cannot_be_bound_writes_json(monkeypatch):
 def test_tree_search_needs_somewhere_to_try(monkeypatch):
     with pytest.raises(ValueError, match=r"zero_shot\+tree_search tries actions in real pages: give make_environment"):
         opened("tree_search", monkeypatch)
+
+
+async def test_the_final_verdict_is_the_pages_own_reward_or_a_models(monkeypatch):
+    """`collect.judge: llm`: of pages that tell no reward the model in roles.evaluator says what was a success."""
+    asked = {}
+
+    def open_model(role, engine, params, *, trained=None, name=""):
+        asked[name] = role.base
+        return Scripted(lambda request: request.choices[0], name)
+
+    monkeypatch.setattr(arms, "open_model", open_model)
+    assert isinstance(arms.open_evaluator(None, SMOKE), RewardJudge) and asked == {}
+    roles = SMOKE.roles.model_copy(update={"evaluator": SMOKE.roles.judge.model_copy(update={"base": "another"})})
+    collect = SMOKE.collect.model_copy(update={"judge": "llm"})
+    judge = arms.open_evaluator(None, SMOKE.model_copy(update={"roles": roles, "collect": collect}))
+    assert asked == {"evaluator": "another"} and judge.name == "llm evaluator"
+    page = seen("[1] link 'a'")
+    ended = Trajectory(task=task(), policy="p", environment="browser", steps=(), final=page, ended="limit")
+    verdict = await judge.judge(ended)
+    assert verdict.outcome == JUDGE_REPLIES[0]
