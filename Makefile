@@ -22,7 +22,7 @@ lab: browser ## JupyterLab on the notebooks
 	@$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks
 
 test: browser lint ## environment, browser, lint and every test, the smoke chain among them
-	@$(BIN)/python -m pytest -m "not oracle and not scale and not vllm_cpu"
+	@$(BIN)/python -m pytest -m "not oracle and not scale and not gpu and not vllm_cpu"
 
 scale: browser ## what a GPU host would do, small and on this CPU: training over processes, in 4 bit, kills
 	@$(BIN)/python -m pytest -m scale

@@ -332,3 +332,13 @@ def test_a_linked_folder_shares_its_weights_and_nothing_else(tmp_path):
     assert sorted(path.name for path in taken.iterdir()) == ["config.json", "model.safetensors"]
     assert (taken / "model.safetensors").samefile(model / "model.safetensors")
     assert not (taken / "config.json").samefile(model / "config.json")
+
+
+def test_the_gpus_of_a_machine_are_noted(tmp_path, monkeypatch):
+    """As nvidia-smi says them; nothing where there is none."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert runs.gpus() == []
+    said = tmp_path / "nvidia-smi"
+    said.write_text("#!/bin/sh\necho 'NVIDIA H100, 580.1, 81559 MiB'\n")
+    said.chmod(0o755)
+    assert runs.gpus() == ["NVIDIA H100, 580.1, 81559 MiB"]

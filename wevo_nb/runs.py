@@ -429,8 +429,18 @@ def provenance() -> dict:
         "git_dirty": bool(git("status", "--porcelain")),
         "python": platform.python_version(),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "gpu": gpus(),
         "packages": versions,
     }
+
+
+def gpus() -> list[str]:
+    """Name, driver and memory of each NVIDIA GPU of this machine, as nvidia-smi tells them."""
+    command = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True).stdout.strip().splitlines()
+    except FileNotFoundError:
+        return []
 
 
 def _difference(stage: Stage, before: dict) -> str:
