@@ -19,6 +19,7 @@ from wevo_nb.params import load_params
 from wevo_nb.runs import (
     JSONL,
     StageError,
+    gpus,
     link_tree,
     open_stage,
     read_json,
@@ -337,8 +338,8 @@ def test_a_linked_folder_shares_its_weights_and_nothing_else(tmp_path):
 def test_the_gpus_of_a_machine_are_noted(tmp_path, monkeypatch):
     """As nvidia-smi says them; nothing where there is none."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert runs.gpus() == []
+    assert gpus() == []
     said = tmp_path / "nvidia-smi"
     said.write_text("#!/bin/sh\necho 'NVIDIA H100, 580.1, 81559 MiB'\n")
     said.chmod(0o755)
-    assert runs.gpus() == ["NVIDIA H100, 580.1, 81559 MiB"]
+    assert gpus() == ["NVIDIA H100, 580.1, 81559 MiB"]
