@@ -82,7 +82,7 @@ def fit(way: str, rows: list[Row], base: str, epochs: int) -> dict:
     )
     disable_progress_bars()
     steps, positions = [], [0]
-    note = lambda loss: steps.append((time.perf_counter(), loss))  # noqa: E731
+    note = lambda loss: steps.append((time.perf_counter(), loss, positions[0]))  # noqa: E731
     if way == "ours":
         with tempfile.TemporaryDirectory() as folder, counted(positions):
             how = {"base": base, "params": params, "llm": study.llm, "seed": 0}
@@ -98,11 +98,13 @@ def fit(way: str, rows: list[Row], base: str, epochs: int) -> dict:
         model = load_weights(find_model(base), torch.float32)
         reply = lambda row: [{"role": "assistant", "content": row.reply}]  # noqa: E731
         data = Dataset.from_list([{"prompt": list(row.messages), "completion": reply(row)} for row in rows])
+        warmup = max(1, -(-len(rows) // params.batch) * epochs // 10)  # as ours
         kept = {"activation_checkpointing": False} if way == "trl_kept" else {}
         with tempfile.TemporaryDirectory() as folder:
             config = SFTConfig(
                 output_dir=folder, per_device_train_batch_size=params.batch, num_train_epochs=epochs, seed=0,
-                learning_rate=params.learning_rate, lr_scheduler_type="cosine", adam_beta2=0.98, max_grad_norm=1.0,
+                learning_rate=params.learning_rate, lr_scheduler_type="cosine", warmup_steps=warmup,
+                adam_beta2=0.98, max_grad_norm=1.0,
                 max_length=params.max_length, bf16=find_dtype(study.llm.dtype) == torch.bfloat16, logging_steps=1,
                 use_cpu=not torch.cuda.is_available(), report_to="none", disable_tqdm=True, save_strategy="no", **kept,
             )  # fmt: skip
@@ -114,13 +116,13 @@ def fit(way: str, rows: list[Row], base: str, epochs: int) -> dict:
                 trainer.train()
     tokens = epochs * sum(sft.row_lengths(rows, load_tokenizer(find_model(base))))
     first, last = steps[0][0], steps[-1][0]
-    timed = tokens * (len(steps) - 1) / len(steps)  # the first step compiles kernels, and is where the clock starts
+    timed = tokens * (1 - steps[0][2] / positions[0])  # the first step compiles kernels: the clock starts after it
     return {
         "way": way, "rows": len(rows), "steps": len(steps), "tokens": tokens,
         "tokens_per_second": round(timed / (last - first), 1),
         "padding": round(1 - tokens / positions[0], 3),
         "first_loss": round(steps[0][1], 3),
-        "last_loss": round(sum(loss for _, loss in steps[-len(steps) // 4 :]) / len(steps[-len(steps) // 4 :]), 3),
+        "last_loss": round(sum(one[1] for one in steps[-len(steps) // 4 :]) / len(steps[-len(steps) // 4 :]), 3),
     }  # fmt: skip
 
 

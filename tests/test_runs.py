@@ -343,3 +343,5 @@ def test_the_gpus_of_a_machine_are_noted(tmp_path, monkeypatch):
     said.write_text("#!/bin/sh\necho 'NVIDIA H100, 580.1, 81559 MiB'\n")
     said.chmod(0o755)
     assert gpus() == ["NVIDIA H100, 580.1, 81559 MiB"]
+    said.write_text("#!/bin/sh\necho 'NVIDIA-SMI has failed'\nexit 9\n")
+    assert gpus() == []

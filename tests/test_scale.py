@@ -124,8 +124,8 @@ launch.train(ROWS, Path({folder!r}), params=killed_params(), on_step=lambda s: p
 
 
 def killed_params():
-    """Over two processes, 40 steps with a checkpoint every eighth."""
-    alone, _ = of_paper(epochs=20, batch=2, checkpoints=4, learning_rate=1e-3)
+    """Over two processes, 40 steps, four an epoch, with a checkpoint after every seventh: inside an epoch."""
+    alone, _ = of_paper(epochs=10, batch=1, checkpoints=5, learning_rate=1e-3)
     return alone.model_copy(update={"launch": alone.launch.model_copy(update={"processes": 2})})
 
 
@@ -146,7 +146,7 @@ def test_a_training_over_processes_that_is_killed_goes_on_to_the_same_step(tmp_p
     assert not (folder / "loss.csv").exists() and list((folder / "checkpoints").glob("checkpoint-*"))
     again = []
     launch.train(ROWS, folder, params=killed_params(), on_step=again.append, **TINY)
-    assert again[0].step > 8 and again[-1].step == 40
+    assert again[0].step in (8, 15) and again[-1].step == 40
     assert losses_of(folder) == losses_of(tmp_path / "straight") and len(losses_of(folder)) == 40
     one, two = (load_weights(str(tmp_path / x / "model"), torch.float32).state_dict() for x in ("straight", "killed"))
     assert all(torch.equal(one[name], two[name]) for name in one)

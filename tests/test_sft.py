@@ -93,6 +93,20 @@ def test_the_first_loss_is_that_of_the_reply_tokens_alone(tmp_path):
 
 
 @pytest.mark.parametrize("outcome_weight", [0.0, 0.5])
+def test_a_step_over_several_batches_counts_as_one(tmp_path, outcome_weight):
+    """Seven rows in one step, at once or as 3 + 3 + 1: the same loss and the same weights to float32's rounding."""
+    found = []
+    for batch, accumulate in ((7, 1), (3, 3)):
+        params = PARAMS.model_copy(update={"batch": batch, "accumulate": accumulate, "epochs": 1})
+        folder = tmp_path / str(batch)
+        [step] = fit(folder, ROWS[:7], params=params, outcome_weight=outcome_weight)
+        found.append((step["loss"], weights_of(folder / "model")))
+    (one, whole), (several, parts) = found
+    assert several == pytest.approx(one, abs=1e-5)
+    assert max((whole[name] - parts[name]).abs().max() for name in whole) < 1e-4
+
+
+@pytest.mark.parametrize("outcome_weight", [0.0, 0.5])
 def test_only_reply_tokens_carry_loss(tmp_path, monkeypatch, outcome_weight):
     supervised = []
 

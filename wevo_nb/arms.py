@@ -60,13 +60,15 @@ def open_arm(
     temperature: float = 0.0,
     world_model: Model | None = None,
 ) -> Policy:
-    """The arm as a Policy, ready to act; `temperature` is that of its policy.
+    """The arm as a Policy, ready to act; `temperature` is that of a policy that does not look ahead.
 
     `make_environment` is for tree search, which tries in real pages; a `world_model` that is open is shared.
     """
     if arm.policy == "random":
         return RandomPolicy(params.policy, seed=params.seed)
-    policy = open_policy(run, arm.policy_stage, arm.policy, engine, params, temperature=temperature)
+    policy = open_policy(
+        run, arm.policy_stage, arm.policy, engine, params, temperature=0.0 if arm.ahead else temperature
+    )
     if arm.ahead is None:
         return policy
     how, roles = arm.ahead, params.roles

@@ -1,7 +1,9 @@
 """Training over many devices and hosts: by `accelerate launch`, with the same rows and the same code.
 
 A job file says all of a training; every process of the launch reads it and runs sft.train. The
-first writes its progress to a file, which the notebook reads. Used by notebooks 02 and 04.
+first writes its progress to a file, which the notebook reads. Where the rows of an epoch do not
+divide by what all processes take at once, accelerate fills its last step with rows of its first.
+Used by notebooks 02 and 04.
 """
 
 from __future__ import annotations

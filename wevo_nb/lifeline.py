@@ -2,7 +2,7 @@
 
 `python lifeline.py <pid> <command>` runs the command and ends it, with all that it started, when the
 process <pid>, its parent, is gone: after a SIGKILL too, when nothing of the parent's own can run. It
-has to begin a session, which is how what it started is found. Used by serve.py.
+has to begin a session, which is how what it started is found. Used by serve.py and launch.py.
 """
 
 from __future__ import annotations

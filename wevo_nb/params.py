@@ -268,6 +268,14 @@ class SFTParams(Section):
     checkpoints: Positive
     gate: GateParams
 
+    @model_validator(mode="after")
+    def _what_shards_can_do_it(self):
+        if self.launch.sharding == "fsdp2" and not self.gradient_checkpointing:
+            raise ValueError("launch.sharding fsdp2 checkpoints activations: set gradient_checkpointing: true")
+        if self.launch.sharding == "deepspeed" and self.merge:
+            raise ValueError("merge with launch.sharding deepspeed: its weights are in parts; merge afterwards")
+        return self
+
 
 class PolicySFTParams(SFTParams):
     arm: str
@@ -395,7 +403,9 @@ class Params(Section):
     def dreamer(self) -> Arm:
         """Who walks in the world model: the policy of synthesize.policy_iteration, plain or with look-ahead."""
         how = self.synthesize
-        return parse_arm(f"self_improve_{how.policy_iteration}{'+' * bool(how.look_ahead)}{how.look_ahead or ''}", self)
+        arm = parse_arm(f"self_improve_{how.policy_iteration}{'+' * bool(how.look_ahead)}{how.look_ahead or ''}", self)
+        drawn = {"temperature": how.temperature}  # with look-ahead it is that of the candidates
+        return arm if arm.ahead is None else arm._replace(ahead=arm.ahead.model_copy(update=drawn))
 
     @model_validator(mode="after")
     def _seeds_of_an_iteration_are_its_own(self):

@@ -438,9 +438,10 @@ def gpus() -> list[str]:
     """Name, driver and memory of each NVIDIA GPU of this machine, as nvidia-smi tells them."""
     command = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
     try:
-        return subprocess.run(command, capture_output=True, text=True).stdout.strip().splitlines()
+        told = subprocess.run(command, capture_output=True, text=True)
     except FileNotFoundError:
         return []
+    return told.stdout.strip().splitlines() if told.returncode == 0 else []
 
 
 def _difference(stage: Stage, before: dict) -> str:

@@ -9,6 +9,7 @@ by notebooks 02 and 04. Paper: section 3.1 (SFT), 3.2 (world model).
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import json
 import logging
@@ -37,7 +38,9 @@ class TrainingError(RuntimeError):
 
 
 class StepDone(NamedTuple):
-    """How far a training is: tokens a second of all processes, prompts included; GPU memory in GB, 0 on a CPU."""
+    """How far a training is. Tokens a second are those of all processes, prompts included and padding not; GPU memory
+    is the peak in GB, 0 on a CPU.
+    """
 
     step: int
     steps: int
@@ -82,6 +85,25 @@ def train(
     `on_step` is called after each step. Checkpoints go to `folder`/checkpoints and are removed at
     the end. Returns a sentence on what it ran over. Raises TrainingError, RowError.
     """
+    try:
+        return _fit(rows, folder, base, params, llm, seed, outcome_weight, on_step)
+    except torch.OutOfMemoryError as problem:
+        raise TrainingError(
+            f"out of memory with rows of {params.max_length} tokens, {params.batch} at once ({problem}): lower batch "
+            "and raise accumulate, set gradient_checkpointing, take method qlora, or more devices (launch)"
+        ) from problem
+    finally:
+        release()
+
+
+def release():
+    """Gives the GPU memory of what is no longer used back, so that a server beside this process has room."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def _fit(rows, folder: Path, base: str, params: SFTParams, llm: LLMParams, seed: int, outcome_weight, on_step) -> str:
     from datasets import Dataset, disable_progress_bars
 
     quiet()
@@ -93,14 +115,11 @@ def train(
     gate(rows, row_lengths(rows, tokenizer), params.gate, max_length=params.max_length)
     check_packages(params)
     config = _config(rows, folder / "checkpoints", params, llm, seed)  # before the weights: it finds the devices
-    model = load_to_train(source, params, find_dtype(llm.dtype))
     data = Dataset.from_list([{"prompt": list(row.messages), "completion": [_reply(row)]} for row in rows])
     with warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning
-        )  # peft asks for it
+        warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)  # by peft
         trainer = _trainer_class()(
-            model=model,
+            model=load_to_train(source, params, find_dtype(llm.dtype)),
             args=config,
             train_dataset=data,
             processing_class=tokenizer,
@@ -108,18 +127,13 @@ def train(
             callbacks=[_progress(on_step)()],
             outcome_weight=outcome_weight,
         )
-    if params.method != "full":
+    zero_wants_one_dtype = params.launch.sharding == "deepspeed" and params.method == "lora"
+    if params.method != "full" and not zero_wants_one_dtype:
         cast_adapter(trainer.model, getattr(torch, params.adapter_dtype))
     _silence(trainer)
     with trainer.accelerator.main_process_first():
         newest = _newest(folder / "checkpoints")
-    try:
-        trainer.train(resume_from_checkpoint=newest)
-    except torch.OutOfMemoryError as problem:
-        raise TrainingError(
-            f"out of memory with rows of {params.max_length} tokens, {params.batch} at once ({problem}): lower batch "
-            "and raise accumulate, set gradient_checkpointing, take method qlora, or more devices (launch)"
-        ) from problem
+    trainer.train(resume_from_checkpoint=newest)
     save(trainer, tokenizer, folder / "model", find_dtype(llm.dtype), base=base)
     ran = describe(trainer, params)
     if trainer.is_world_process_zero():
@@ -141,9 +155,9 @@ def _write_losses(losses: list[dict], folder: Path):
 def _config(rows: Sequence[Row], checkpoints: Path, params: SFTParams, llm: LLMParams, seed: int):
     from trl import SFTConfig
 
-    at_once = params.batch * params.accumulate * params.launch.processes * params.launch.hosts
-    steps = math.ceil(math.ceil(len(rows) / at_once) * params.epochs)
-    return SFTConfig(
+    processes = params.launch.processes * params.launch.hosts
+    steps = math.ceil(math.ceil(len(rows) / (params.batch * params.accumulate * processes)) * params.epochs)
+    config = SFTConfig(
         output_dir=str(checkpoints),
         per_device_train_batch_size=params.batch,
         gradient_accumulation_steps=params.accumulate,
@@ -171,9 +185,12 @@ def _config(rows: Sequence[Row], checkpoints: Path, params: SFTParams, llm: LLMP
         report_to="none",
         disable_tqdm=True,
         dataloader_pin_memory=False,
-        include_num_input_tokens_seen="all",
+        include_num_input_tokens_seen="non_padding",
         ddp_find_unused_parameters=False,
     )
+    if processes == 1:
+        config._n_gpu = 1  # one process is one GPU, whatever the host has: TRL takes no DataParallel
+    return config
 
 
 def check_packages(params: SFTParams):
@@ -212,7 +229,7 @@ def check_template(rows: Sequence[Row], tokenizer):
 
 
 def load_to_train(source: str, params: SFTParams, dtype: torch.dtype):
-    """The weights as `method` trains them: float32 (full), `dtype` (lora) or 4 bit (qlora), not yet on a device."""
+    """The weights as `method` trains them: float32 (full), `dtype` (lora) or 4 bit (qlora, on a GPU that is there)."""
     if params.method == "full":
         model = load_weights(source, torch.float32, attention=params.attention, place=False)
         freeze(model, embeddings=params.freeze_embeddings, layers=params.freeze_layers)
@@ -278,7 +295,8 @@ def save(trainer, tokenizer, folder: Path, dtype: torch.dtype, *, base: str):
         model = trainer.accelerator.unwrap_model(trainer.model_wrapped)
         adapters = getattr(model, "peft_config", {})
         kept = torch.float32 if adapters else dtype
-        state = {name: value.to(kept) if value.is_floating_point() else value for name, value in state.items()}
+        own = {name: value for name, value in state.items() if not adapters or "lora_" in name}
+        state = {name: value.to("cpu", kept if value.is_floating_point() else None) for name, value in own.items()}
         for adapter in adapters.values():
             adapter.base_model_name_or_path = base
         if not adapters:
@@ -317,6 +335,7 @@ def token_weights(labels: torch.Tensor, outcome_weight: float) -> torch.Tensor:
 
 
 def _trainer_class():
+    from transformers import TrainerCallback
     from transformers.trainer_pt_utils import LengthGroupedSampler
     from trl import SFTTrainer
 
@@ -336,6 +355,15 @@ def _trainer_class():
             self.generator = torch.Generator().manual_seed(self.seed + self.epoch)
             return super().__iter__()
 
+    class Epochs(TrainerCallback):
+        """Tells the sampler each epoch: wrapped for several processes and a resume, nobody else reaches it."""
+
+        def __init__(self, sampler: ByLength):
+            self.sampler = sampler
+
+        def on_epoch_begin(self, args, state, control, **_):
+            self.sampler.set_epoch(int(state.epoch or 0))
+
     class ReplyTrainer(SFTTrainer):
         """SFTTrainer that projects only supervised positions onto the vocabulary.
 
@@ -348,10 +376,20 @@ def _trainer_class():
             super().__init__(*args, **kwargs)
             self.outcome_weight = outcome_weight
 
+        loss_is_scaled_for_ga = True  # compute_loss divides by what the whole step counts
+
         def _get_train_sampler(self, dataset=None):
             lengths = [len(ids) for ids in self.train_dataset["input_ids"]]
             at_once = self.args.train_batch_size * self.accelerator.num_processes  # the same order over however many
-            return ByLength(at_once, lengths=lengths, seed=self.args.data_seed)
+            sampler = ByLength(at_once, lengths=lengths, seed=self.args.data_seed)
+            self.add_callback(Epochs(sampler))
+            return sampler
+
+        def _get_num_items_in_batch(self, batch_samples, device):
+            """Rows, or supervised tokens, of a whole step: of all its batches and processes."""
+            supervised = [batch["labels"][:, 1:] != -100 for batch in batch_samples]
+            counts = [(one.any(1) if self.outcome_weight else one).sum() for one in supervised]
+            return self.accelerator.gather(torch.stack(counts).sum().to(device)).sum()
 
         def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
             weights = token_weights(inputs["labels"], self.outcome_weight)[:, 1:]
@@ -365,8 +403,6 @@ def _trainer_class():
             targets = inputs["labels"][:, 1:][:, kept].flatten()
             losses = torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), targets, reduction="none")
             total = (losses * weights[:, kept].flatten()).sum()
-            if self.outcome_weight or num_items_in_batch is None:
-                return total / weights.sum() / self.current_gradient_accumulation_steps
             return total / num_items_in_batch * self.accelerator.num_processes  # whose gradients are averaged
 
     return ReplyTrainer
