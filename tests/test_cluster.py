@@ -280,6 +280,21 @@ def test_the_episodes_of_a_lost_worker_are_played_again_and_none_twice(workers, 
     assert now != killer.ended[0].pid
 
 
+@pytest.mark.scale
+@pytest.mark.browser
+def test_a_ray_that_runs_already_is_used_and_left_running(workers, local, tmp_path):
+    """By its address, from another process, which ends its own workers alone."""
+    for slot, worker in enumerate(workers._crew):
+        workers._forget(slot, worker)  # their CPUs are for the other
+    address = (workers._folder / cluster.ADDRESS_FILE).read_text()
+    path = tmp_path / "t.jsonl"
+    done = subprocess.run(driver(path, address), capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert timeless(JSONL(path, Trajectory).values()) == sorted(local, key=lambda t: t.key)
+    assert lifeline.alive(psutil.Process(workers._head.pid))
+    assert len(walk_at_random(workers, tmp_path / "b.jsonl", jobs=JOBS[:1])) == 1
+
+
 class Gone(RewardJudge):
     async def judge(self, trajectory):
         raise RuntimeError("the judge is gone")
@@ -334,9 +349,14 @@ class Telling(RewardJudge):
         print(one.key, flush=True)
         return await super().judge(one)
 
-with open_workers(load_params("smoke", ON_RAY).params, "r") as workers:
+with open_workers(load_params("smoke", ON_RAY | {{"collect.address": {address!r}}}).params, "r") as workers:
     walk_at_random(workers, Path({path!r}), judge=Telling())
 """
+
+
+def driver(path: Path, address: str | None = None) -> list[str]:
+    """A process that plays every job and prints the key of each episode."""
+    return [sys.executable, "-c", DRIVER.format(tests=str(HERE), path=str(path), address=address)]
 
 
 @pytest.mark.scale
@@ -344,7 +364,7 @@ with open_workers(load_params("smoke", ON_RAY).params, "r") as workers:
 def test_a_notebook_that_is_killed_leaves_nothing_and_goes_on(local, tmp_path):
     """kill -9 to the one that started Ray: Ray, workers and browsers end; the second try plays what is missing."""
     path = tmp_path / "t.jsonl"
-    script = [sys.executable, "-c", DRIVER.format(tests=str(HERE), path=str(path))]
+    script = driver(path)
     running = subprocess.Popen(script, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     for _ in range(3):
         running.stdout.readline()
