@@ -88,15 +88,16 @@ async def test_a_served_model_is_asked_at_the_notebooks_server_by_its_key():
     env = opened.make_environment()
     assert isinstance(env, WorldModelEnv) and env.seed == 9 and env.temperature == 0.5
     assert (await env.reset(task())).text == BUTTON.text and env.name == "world_model"
-    told = {role: (m.role.url, m.role.base, m.client.api_key, m.name) for role, m in opened.models.items()}
+    ends = {role: model.endpoint for role, model in opened.models.items()}
+    told = {role: (e.role.url, e.name, e.client.api_key, opened.models[role].name) for role, e in ends.items()}
     assert told == {
         "policy": ("http://127.0.0.1:1/v1", "policy-1-ab", "secret", "self_improve_1"),
         "world_model": ("http://127.0.0.1:2/v1", "wm-2-cd", "secret", "world_model"),
     }
     with pytest.raises(ClusterError, match="no server was lent for the model 'scorer', but for self_improve_1"):
         engine.servers.model(asked.params.roles.scorer, name="scorer")
-    for model in opened.models.values():
-        await model.client.close()
+    for endpoint in ends.values():
+        await endpoint.client.close()
     engine.close()
 
 

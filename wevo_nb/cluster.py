@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
+import secrets
 import shutil
 import subprocess
 import sys
@@ -31,7 +32,7 @@ from wevo_nb import lifeline
 from wevo_nb.arms import models_of, open_arm, open_policy, open_world_model
 from wevo_nb.browser import BrowserEnv
 from wevo_nb.chromium import Chromium
-from wevo_nb.llm import EndpointModel, Model
+from wevo_nb.llm import EndpointModel, Model, Reply, Request
 from wevo_nb.models import Engine
 from wevo_nb.params import ROOT, LLMParams, Params, RoleParams, parse_arm
 from wevo_nb.rollout import rollout_guarded, rollout_many
@@ -95,21 +96,36 @@ class Recipe(BaseModel):
     lent: dict[str, Lent]  # by the name of the model
 
 
+class LentModel:
+    """In a worker, a model on a server of the notebook's; `name` is the notebook's for it."""
+
+    source: str | None = None
+
+    def __init__(self, endpoint: EndpointModel, name: str):
+        self.endpoint, self.name, self.usage = endpoint, name, endpoint.usage
+
+    async def __call__(self, requests: Sequence[Request]) -> list[list[Reply]]:
+        """Replies, in order. Raises ModelError."""
+        return await self.endpoint(requests)
+
+    def about(self) -> dict:
+        """Where it answers."""
+        return self.endpoint.about()
+
+
 class LentServers:
     """In a worker, what Servers is in the notebook: models by name, on servers that are another's."""
 
     def __init__(self, lent: Mapping[str, Lent], params: LLMParams):
         self.lent, self.params = lent, params
 
-    def model(self, role: RoleParams, trained: str | None = None, *, name: str = "") -> EndpointModel:
+    def model(self, role: RoleParams, trained: str | None = None, *, name: str = "") -> LentModel:
         """The model `name`. Raises ClusterError where the notebook lent none of that name."""
         if name not in self.lent:
             raise ClusterError(f"no server was lent for the model '{name}', but for {', '.join(self.lent) or 'none'}")
         there = self.lent[name]
         asked = RoleParams(engine="openai", base=there.served, url=there.url, constraint=role.constraint)
-        model = EndpointModel(asked, self.params, key=there.key)
-        model.name = name
-        return model
+        return LentModel(EndpointModel(asked, self.params, key=there.key), name)
 
     def close(self):
         """Nothing: who started them ends them."""
@@ -196,6 +212,8 @@ class Workers:
         self._crew: list[Any] = [None] * params.collect.workers  # actors; None: to be started
         self._knows: list[str] = [""] * params.collect.workers  # the recipe that each has opened
         if params.collect.backend == "ray":
+            if needed and params.collect.address is None:
+                guard_ray()
             ray = require_ray()
             if needed:
                 self._connect(ray)
@@ -421,6 +439,16 @@ _opened: weakref.WeakSet[Workers] = weakref.WeakSet()
 def open_workers(params: Params, run: str, *, needed: bool = True) -> Workers:
     """Who plays the episodes of `run`, as `collect.backend` says; close it. Raises ClusterError (see Workers)."""
     return Workers(params, run, needed=needed)
+
+
+def guard_ray():
+    """A Ray started here answers only to those who know a token: its ports are open to the network.
+
+    Ray reads the two variables once, when it is first imported; what the user has set, stays.
+    """
+    if "ray" not in sys.modules:
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 
 
 def require_ray():
