@@ -17,7 +17,7 @@ import psutil
 import pytest
 from stand_ins import SMOKE
 
-from wevo_nb import lifeline, serve
+from wevo_nb import cluster, lifeline, serve
 from wevo_nb.llm import ModelError, Request, ask, metered
 from wevo_nb.models import Engine, open_model
 from wevo_nb.params import Params, RoleParams, ServeParams
@@ -496,3 +496,26 @@ async def test_the_log_lies_in_the_run(tmp_path, monkeypatch):
 def test_a_free_port_is_free():
     with socket.socket() as taking:
         taking.bind(("127.0.0.1", serve.free_port()))
+
+
+# -- lent to workers
+
+
+async def test_a_server_is_lent_to_workers_and_held_as_long(tmp_path, engine_of):
+    """A worker asks the notebook's server, by its key and the adapter's name there; no other server is started."""
+    params = with_servers(tmp_path)
+    engine = engine_of(params)
+    trained = adapter(tmp_path / "policy")
+    policy = open_model(params.roles.policy, engine, params.llm, trained=trained, name="policy_1")
+    async with cluster.lend({"policy": policy}) as lent:
+        [server] = engine.servers.running.values()
+        assert lent["policy_1"].model_dump() == {"url": server.url, "served": policy.served, "key": server.key}
+        assert engine.servers._asking[policy.base, policy.served] == 1
+        worker = Engine(params.llm, servers=cluster.LentServers(lent, params.llm))
+        there = open_model(params.roles.policy, worker, params.llm, trained=trained, name="policy_1")
+        assert (await ask(there, CHOOSE)).text in CHOOSE.choices and there.usage.calls == 1
+        await there.endpoint.client.close()
+        worker.close()
+        assert not server.dead
+    assert engine.servers._asking[policy.base, policy.served] == 0
+    assert asked(tmp_path)[-1] == ("completions", policy.served)

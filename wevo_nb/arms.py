@@ -102,8 +102,8 @@ def open_evaluator(engine: Engine, params: Params) -> RewardJudge | LLMJudge:
     return LLMJudge(open_model(params.roles.evaluator, engine, params.llm, name="evaluator"))
 
 
-def usage_of(policy: Policy) -> dict[str, Usage]:
-    """What each model behind a policy costs, by role; the counts go on."""
+def models_of(policy: Policy) -> dict[str, Model]:
+    """The models behind a policy, by role; none behind one that asks no model."""
     ahead = policy.ahead if isinstance(policy, TreeSearch) else policy
     models = {"policy": getattr(policy, "model", None)}
     if isinstance(ahead, LookAhead):
@@ -112,4 +112,9 @@ def usage_of(policy: Policy) -> dict[str, Usage]:
         models = {"policy": ahead.policy.model, imaginer: ahead.imaginer}
         if scorer is not None and scorer is not ahead.imaginer:
             models |= {"world_model" if ahead.scorer.kind == "value" else "scorer": scorer}
-    return {role: model.usage for role, model in models.items() if model is not None}
+    return {role: model for role, model in models.items() if model is not None}
+
+
+def usage_of(policy: Policy) -> dict[str, Usage]:
+    """What each model behind a policy costs, by role; the counts go on."""
+    return {role: model.usage for role, model in models_of(policy).items()}

@@ -2,7 +2,8 @@
 
 `python lifeline.py <pid> <command>` runs the command and ends it, with all that it started, when the
 process <pid>, its parent, is gone: after a SIGKILL too, when nothing of the parent's own can run. It
-has to begin a session, which is how what it started is found. Used by serve.py and launch.py.
+has to begin a session, which is how what it started is found. Used by serve.py, launch.py and
+cluster.py.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ def members(leader: int) -> set[psutil.Process]:
     return {process for process in found if alive(process)}
 
 
-def end_session(leader: int, *, spare: int = 0):
-    """Ends the session of `leader` but for the process `spare`: SIGTERM, and SIGKILL after GRACE_S seconds."""
+def end_session(leader: int, *, spare: int = 0, grace_s: float = GRACE_S):
+    """Ends the session of `leader` but for the process `spare`: SIGTERM, and SIGKILL after `grace_s` seconds."""
     ending: set[psutil.Process] = set()  # kept, for a child of another session is not found once its parent is gone
     for end in (psutil.Process.terminate, psutil.Process.kill):
         ending = {process for process in ending | members(leader) if process.pid != spare and alive(process)}
@@ -47,7 +48,7 @@ def end_session(leader: int, *, spare: int = 0):
                 end(process)
             except psutil.NoSuchProcess:
                 continue
-        deadline = time.monotonic() + GRACE_S
+        deadline = time.monotonic() + grace_s
         while any(map(alive, ending)) and time.monotonic() < deadline:
             time.sleep(LOOK_EVERY_S / 4)
 

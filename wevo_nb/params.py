@@ -177,6 +177,9 @@ class CollectParams(Section):
     cap_per_task: Positive
     explorer_below: Count
     explorer_teaches: tuple[Literal["policy", "world_model"], ...]
+    backend: Literal["local", "ray"]
+    workers: Positive
+    address: Annotated[str, Field(pattern=r"^[^/\s]+:\d+$")] | None
 
 
 class WorldModelParams(Section):

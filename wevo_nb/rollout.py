@@ -120,7 +120,7 @@ async def rollout_many(
 
     async def work():
         for _, task, attempt in waiting:
-            one = await _guarded(policy, make_environment, task, max_steps, max_repeats, attempt)
+            one = await rollout_guarded(policy, make_environment, task, max_steps, max_repeats, attempt)
             sink.append(one.model_copy(update={"verdict": await judge.judge(one)}) if judge else one)
             if bar is not None:
                 bar.update()
@@ -135,8 +135,13 @@ async def rollout_many(
     return [sink.records[key] for key in keys]
 
 
-async def _guarded(policy, make_environment, task: Task, max_steps: int, max_repeats: int, attempt: int) -> Trajectory:
-    """An episode in an environment of its own, which is closed whatever happens."""
+async def rollout_guarded(
+    policy, make_environment, task: Task, max_steps: int, max_repeats: int, attempt: int
+) -> Trajectory:
+    """An episode in an environment of its own, which is closed whatever happens.
+
+    One that its environment breaks off is tried once more, then told with `ended` "error".
+    """
     problem: Exception | None = None
     for _ in range(RETRIES + 1):
         environment = make_environment()

@@ -27,6 +27,7 @@ from wevo_nb.params import ROOT, Resolved, flatten
 
 PACKAGES = ("torch", "transformers", "trl", "peft", "playwright", "papermill", "openai", "miniwob")
 NOTE_EVERY_S, WEIGH_EVERY_S, BAR_EVERY_S = 0.2, 2.0, 15.0  # between notes of progress, looks at memory, lines of a bar
+WHERE = ("backend", "workers", "address")  # of collect: where episodes run, which changes no result
 UNHASHED = ("manifest.json", "params.json", "progress.json", "notebook.ipynb", ".lock")
 
 
@@ -247,7 +248,9 @@ def mismatches(run: str, name: str, keys: tuple[str, ...], resolved: Resolved) -
 
 def _section(params: dict, name: str) -> object:
     section, _, key = name.partition(".")
-    return params[section][key] if key else params[section]
+    if key:
+        return params[section][key]
+    return {k: v for k, v in params[section].items() if k not in WHERE} if section == "collect" else params[section]
 
 
 def signature(run: str, name: str) -> str:

@@ -1,0 +1,532 @@
+"""Episodes in other processes and on other hosts: workers on Ray, each with a browser and models of its own.
+
+A policy with its model in this process cannot be sent. A worker gets a Recipe, plain data, and opens
+from it what the notebook would have opened. What it plays comes back to the same JSONL, written by
+this process alone; the episodes of a worker that was lost are played again by a new one. Used by
+notebooks 01, 03 and 05, where `collect.backend` is ray; where it is local, this is rollout_many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import weakref
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import psutil
+from pydantic import BaseModel, ConfigDict
+
+from wevo_nb import lifeline
+from wevo_nb.arms import models_of, open_arm, open_policy, open_world_model
+from wevo_nb.browser import BrowserEnv
+from wevo_nb.chromium import Chromium
+from wevo_nb.llm import EndpointModel, Model, Reply, Request
+from wevo_nb.models import Engine
+from wevo_nb.params import ROOT, LLMParams, Params, RoleParams, parse_arm
+from wevo_nb.rollout import rollout_guarded, rollout_many
+from wevo_nb.runs import JSONL, run_folder
+from wevo_nb.schema import Environment, Judge, Observation, Policy, Task, Trajectory
+from wevo_nb.serve import ServedModel
+from wevo_nb.tasks import open_suite
+from wevo_nb.world_model import WorldModelEnv
+
+START_S, OPEN_S, CLOSE_S, POLL_S = 120.0, 900.0, 10.0, 0.2  # of Ray, of a worker; for its browser to end; between looks
+GRACE_S = 1.0  # of a Ray that is ended; its workers have closed their browsers by then
+MOST_LOSSES = 3  # of workers at one episode: then it is the episode that ends them
+STORE_BYTES = 200_000_000  # of shared memory for a Ray started here: what crosses it is text
+HERE = ("localhost", "127.0.0.1", "::1")
+ADDRESS_FILE = "ray_current_cluster"  # Ray writes its address there, in its temporary folder
+
+
+class ClusterError(RuntimeError):
+    """No Ray, none at the address, too few CPUs, or an episode that ends its workers."""
+
+
+# -- what a worker opens
+
+
+class Walk(BaseModel):
+    """Who walks where: an arm by name, or the policy of a training stage; in the browser, or in a world model."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    arm: str | None = None  # a name of notebook 05, `random` among them; None: `policy` of `stage`
+    policy: str = ""
+    stage: str | None = None  # None: the untrained base
+    temperature: float = 0.0
+    seed: int | None = None  # of what is sampled; None: that of the run
+    dream: dict[str, Any] | None = None  # the settings of a WorldModelEnv; None: the browser
+    pages: dict[str, Observation] = {}  # first pages of a dream, by task
+
+
+class Lent(BaseModel):
+    """A model on a server that the notebook started: how it is asked."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str
+    served: str
+    key: str
+
+
+class Recipe(BaseModel):
+    """All that a worker needs, as plain data."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run: str
+    outputs: str  # the folder of runs, which every host sees under this path
+    folder: str  # of the stage, for recordings of traffic
+    params: Params
+    walk: Walk
+    max_steps: int
+    max_repeats: int
+    lent: dict[str, Lent]  # by the name of the model
+
+
+class LentModel:
+    """In a worker, a model on a server of the notebook's; `name` is the notebook's for it."""
+
+    source: str | None = None
+
+    def __init__(self, endpoint: EndpointModel, name: str):
+        self.endpoint, self.name, self.usage = endpoint, name, endpoint.usage
+
+    async def __call__(self, requests: Sequence[Request]) -> list[list[Reply]]:
+        """Replies, in order. Raises ModelError."""
+        return await self.endpoint(requests)
+
+    def about(self) -> dict:
+        """Where it answers."""
+        return self.endpoint.about()
+
+
+class LentServers:
+    """In a worker, what Servers is in the notebook: models by name, on servers that are another's."""
+
+    def __init__(self, lent: Mapping[str, Lent], params: LLMParams):
+        self.lent, self.params = lent, params
+
+    def model(self, role: RoleParams, trained: str | None = None, *, name: str = "") -> LentModel:
+        """The model `name`. Raises ClusterError where the notebook lent none of that name."""
+        if name not in self.lent:
+            raise ClusterError(f"no server was lent for the model '{name}', but for {', '.join(self.lent) or 'none'}")
+        there = self.lent[name]
+        asked = RoleParams(engine="openai", base=there.served, url=there.url, constraint=role.constraint)
+        return LentModel(EndpointModel(asked, self.params, key=there.key), name)
+
+    def close(self):
+        """Nothing: who started them ends them."""
+
+
+class Opened(NamedTuple):
+    """A policy, what makes its environments, and the models behind both, by role."""
+
+    policy: Policy
+    make_environment: Callable[[], Environment]
+    models: dict[str, Model]
+
+
+def open_walk(recipe: Recipe, engine: Engine, make_browser: Callable[[], Environment]) -> Opened:
+    """What a recipe says, opened by the functions that the notebooks use."""
+    run, walk, params = recipe.run, recipe.walk, recipe.params
+    imagined = {} if walk.dream is None else {"world_model": open_world_model(run, engine, params)}
+    how = {"temperature": walk.temperature}
+    if walk.arm is None:
+        policy = open_policy(run, walk.stage, walk.policy, engine, params, **how)
+    else:
+        arm = parse_arm(walk.arm, params) if walk.dream is None else params.dreamer()
+        policy = open_arm(run, arm, engine, params, make_browser, world_model=imagined.get("world_model"), **how)
+    if walk.seed is not None:
+        policy = policy.with_seed(walk.seed)
+    make = make_browser
+    if imagined:
+        settings = walk.dream | {"seed": params.seed if walk.seed is None else walk.seed}
+        make = lambda: WorldModelEnv(imagined["world_model"], params.world_model, walk.pages, **settings)  # noqa: E731
+    return Opened(policy, make, models_of(policy) | imagined)
+
+
+class Worker:
+    """An actor of Ray: one browser, one engine, and the episodes that it is asked for, several at once."""
+
+    def __init__(self):
+        self.chromium = self.suite = self.engine = self.opened = self.recipe = None
+
+    def pid(self) -> int:
+        return os.getpid()
+
+    async def open(self, recipe: str):
+        """Opens what the recipe (JSON) says. The browser, the pages and the weights of an earlier one are kept."""
+        self.recipe = recipe = Recipe.model_validate_json(recipe)
+        os.environ["WEVO_OUTPUTS"] = recipe.outputs
+        params, dreams = recipe.params, recipe.walk.dream is not None
+        if self.chromium is None and not dreams:
+            self.suite = open_suite(params).__enter__()
+            self.chromium = await Chromium(params.browser).__aenter__()
+        if self.engine is None:
+            self.engine = Engine(params.llm, merge=dreams)
+        self.engine.servers = LentServers(recipe.lent, params.llm)
+        folder = Path(recipe.folder)
+        make = lambda: BrowserEnv(self.chromium, self.suite, params.browser, params.observation, folder)  # noqa: E731
+        self.opened = await asyncio.to_thread(open_walk, recipe, self.engine, make)  # loading must not hold up the loop
+
+    async def episode(self, task: str, attempt: int) -> tuple[str, dict[str, dict]]:
+        """A trajectory (JSON), and what the models have cost since the last answer, by role."""
+        policy, make, models = self.opened
+        limits = self.recipe.max_steps, self.recipe.max_repeats
+        one = await rollout_guarded(policy, make, Task.model_validate_json(task), *limits, attempt)
+        used = {role: model.usage.model_dump() for role, model in models.items()}
+        for model in models.values():
+            model.usage.reset()
+        return one.model_dump_json(exclude_defaults=True), used
+
+    async def close(self):
+        """Ends the browser and the pages."""
+        if self.chromium is not None:
+            await self.chromium.__aexit__()
+            self.suite.__exit__(None, None, None)
+
+
+# -- what the notebook holds
+
+
+class Workers:
+    """Who plays the episodes: this process, or workers on Ray. Close it, or use it as a context manager."""
+
+    def __init__(self, params: Params, run: str, *, needed: bool = True):
+        """`needed`: False for a finished stage, which plays none. Raises ClusterError where Ray cannot be used."""
+        self.params, self.run = params, run
+        self.ray = self._head = self._folder = self._node = None
+        self._crew: list[Any] = [None] * params.collect.workers  # actors; None: to be started
+        self._knows: list[str] = [""] * params.collect.workers  # the recipe that each has opened
+        if params.collect.backend == "ray":
+            if needed and params.collect.address is None:
+                guard_ray()
+            ray = require_ray()
+            if needed:
+                self._connect(ray)
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __str__(self) -> str:
+        if self.ray is None:
+            return "episodes run in this process"
+        where = "this host" if self._node or self._head else f"the cluster at {self.params.collect.address}"
+        return f"episodes run on {len(self._crew)} workers of {where}"
+
+    async def rollout_many(
+        self,
+        walk: Walk,
+        policy: Policy,
+        make_environment: Callable[[], Environment],
+        jobs: Sequence[tuple[Task, int]],
+        sink: JSONL,
+        *,
+        concurrency: int,
+        max_steps: int,
+        max_repeats: int = 3,
+        models: Mapping[str, Model] | None = None,
+        judge: Judge | None = None,
+        bar=None,
+    ) -> list[Trajectory]:
+        """rollout_many by whoever plays here; `walk` tells workers what `policy` and `make_environment` are.
+
+        Each worker plays `concurrency` episodes at once. What its models cost is added to the usage of those
+        behind `policy` and of `models` (others, by role). Raises what an agent raises, and ClusterError where
+        MOST_LOSSES workers were lost at one episode.
+        """
+        limits = {"max_steps": max_steps, "max_repeats": max_repeats}
+        if self.ray is None:
+            how = limits | {"concurrency": concurrency, "judge": judge, "bar": bar}
+            return await rollout_many(policy, make_environment, jobs, sink, **how)
+        models = models_of(policy) | dict(models or {})
+        keys = [f"{task.key}/{policy.name}/{attempt}" for task, attempt in jobs]
+        waiting = deque(job for key, job in zip(keys, jobs, strict=True) if key not in sink)
+
+        async def done(told: str, used: Mapping[str, Mapping]):
+            one = Trajectory.model_validate_json(told)
+            for role, of_role in used.items():
+                calls, prompt, completion, seconds = of_role.values()
+                models[role].usage.add(calls=calls, prompt=prompt, completion=completion, seconds=seconds)
+            sink.append(one.model_copy(update={"verdict": await judge.judge(one)}) if judge else one)
+            if bar is not None:
+                bar.update()
+
+        if waiting:
+            async with lend(models) as lent:
+                places = {"run": self.run, "outputs": str(run_folder(self.run).parent), "folder": str(sink.path.parent)}
+                recipe = Recipe(**places, params=self.params, walk=walk, lent=lent, **limits).model_dump_json()
+                await self._play(recipe, waiting, concurrency, done)
+        return [sink.records[key] for key in keys]
+
+    def close(self):
+        """Ends the workers and their browsers, and the Ray that was started here."""
+        if self.ray is None:
+            return
+        atexit.unregister(self.close)
+        ray, self.ray = self.ray, None
+        try:
+            ray.wait(closing := [w.close.remote() for w in self._crew if w], num_returns=len(closing), timeout=CLOSE_S)
+        except (ValueError, ray.exceptions.RayError):
+            pass  # no worker, or one that is gone
+        ray.shutdown()
+        self._end_ray()
+
+    async def _play(self, recipe: str, waiting: deque, concurrency: int, done: Callable):
+        """Every waiting episode, by all workers; `done` takes each. A broken one stops the rest."""
+        locks = [asyncio.Lock() for _ in self._crew]
+
+        async def work(slot: int):
+            while waiting:
+                task, attempt = waiting.popleft()
+                await done(*await self._episode(slot, locks[slot], recipe, task, attempt))
+
+        playing = [asyncio.create_task(work(slot)) for _ in range(concurrency) for slot in range(len(self._crew))]
+        try:
+            await asyncio.gather(*playing)
+        except BaseException:
+            for slot, worker in enumerate(self._crew):  # what they play is wanted no more
+                self._forget(slot, worker)
+            raise
+        finally:
+            for one in playing:
+                one.cancel()
+            await asyncio.gather(*playing, return_exceptions=True)
+
+    async def _episode(self, slot: int, lock: asyncio.Lock, recipe: str, task: Task, attempt: int):
+        """The answer of the worker `slot`, or of the one that took its place when it was lost."""
+        problem = None
+        for _ in range(MOST_LOSSES):
+            worker = None
+            try:
+                async with lock:
+                    worker = await self._ready(slot, recipe)
+                return await worker.episode.remote(task.model_dump_json(), attempt)
+            except _lost(self.ray) as error:
+                problem = error
+                self._forget(slot, worker or self._crew[slot])
+        raise ClusterError(
+            f"{task.key} was begun {MOST_LOSSES} times and each time its worker was lost: is there memory for "
+            f"{len(self._crew)} browsers and models (collect.workers, browser.contexts)? {problem}"
+        ) from problem
+
+    async def _ready(self, slot: int, recipe: str):
+        """The worker `slot`, started if need be, with this recipe opened."""
+        if self._crew[slot] is None:
+            actor = self.ray.remote(Worker).options(num_cpus=1, max_restarts=0, scheduling_strategy=self._strategy())
+            self._crew[slot], self._knows[slot] = actor.remote(), ""
+        if self._knows[slot] != recipe:
+            try:
+                await asyncio.wait_for(self._crew[slot].open.remote(recipe), OPEN_S)
+            except TimeoutError:
+                raise ClusterError(
+                    f"a worker was not ready within {OPEN_S:.0f} s: is the cluster busy with others? "
+                    "see `ray status`, or lower collect.workers"
+                ) from None
+            self._knows[slot] = recipe
+        return self._crew[slot]
+
+    def _forget(self, slot: int, worker):
+        """Ends a worker; the next episode of its slot starts another. Another's worker is left alone."""
+        if worker is not None and self._crew[slot] is worker:
+            self._crew[slot] = None
+            self.ray.kill(worker)
+
+    def _strategy(self):
+        if self._node is None:
+            return "SPREAD"
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        return NodeAffinitySchedulingStrategy(self._node, soft=False)
+
+    def _connect(self, ray):
+        for earlier in list(_opened):
+            earlier.close()  # in a notebook a cell is run twice
+        try:
+            address = self.params.collect.address or self._start_ray()
+            try:
+                ray.init(address=address, namespace="wevo", log_to_driver=False, logging_level="ERROR")
+            except (ConnectionError, RuntimeError, ValueError) as problem:
+                raise ClusterError(
+                    f"no Ray at {address} (collect.address): run the notebook on a host of the cluster, and give what "
+                    f"`ray start --head` printed; null starts one on this host ({problem})"
+                ) from problem
+            self.ray = ray
+            _opened.add(self)
+            atexit.register(self.close)
+            self._place(ray)
+        except BaseException:
+            self.close()
+            self._end_ray()
+            raise
+
+    def _place(self, ray):
+        """Which hosts may take workers: this one alone, where a model answers on its localhost."""
+        nodes = {n["NodeID"]: n["Resources"].get("CPU", 0) for n in ray.nodes() if n["Alive"]}
+        asked = models_here(self.params)
+        if asked and len(nodes) > 1:
+            self._node = ray.get_runtime_context().get_node_id()
+        cpus = nodes[self._node] if self._node else sum(nodes.values())
+        if cpus < (wanted := len(self._crew)):
+            why = f"{' and '.join(asked)} answer on localhost, so workers have to run on this host; " * bool(self._node)
+            cure = "serve these by a URL that every host reaches (engine openai), " * bool(self._node)
+            raise ClusterError(
+                f"{why}collect.workers is {wanted}, one CPU each, and Ray has {cpus:g} there: {cure}lower it, "
+                "or start Ray with more"
+            )
+
+    def _start_ray(self) -> str:
+        """Starts Ray on this host, to end with this process; returns its address."""
+        remove_leftovers()
+        self._folder = folder_of(os.getpid())
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.mkdir(mode=0o700)
+        log, address = self._folder / "start.log", self._folder / ADDRESS_FILE
+        kept = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+        path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        with log.open("w") as out:
+            self._head = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-P",
+                    lifeline.__file__,
+                    str(os.getpid()),
+                    *ray_command(len(self._crew), self._folder),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env=kept | {"PYTHONPATH": path, "RAY_USAGE_STATS_ENABLED": "0"},
+            )
+        deadline = time.monotonic() + START_S
+        while "Ray runtime started" not in log.read_text(errors="replace") or not address.exists():
+            if self._head.poll() is not None or time.monotonic() > deadline:
+                tail = "\n".join(log.read_text(errors="replace").splitlines()[-12:])
+                raise ClusterError(
+                    f"Ray did not start on this host within {START_S:.0f} s; the end of its log:\n{tail}"
+                )
+            time.sleep(POLL_S)
+        return address.read_text().strip()
+
+    def _end_ray(self):
+        if self._head is not None:
+            lifeline.end_session(self._head.pid, grace_s=GRACE_S)  # Ray alone takes 20 s, and has nothing to save
+            self._head.wait()
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._head = None
+
+
+_opened: weakref.WeakSet[Workers] = weakref.WeakSet()
+
+
+def open_workers(params: Params, run: str, *, needed: bool = True) -> Workers:
+    """Who plays the episodes of `run`, as `collect.backend` says; close it. Raises ClusterError (see Workers)."""
+    return Workers(params, run, needed=needed)
+
+
+def guard_ray():
+    """A Ray started here answers only to those who know a token: its ports are open to the network.
+
+    Ray reads the two variables once, when it is first imported; what the user has set, stays.
+    """
+    if "ray" not in sys.modules:
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+
+
+def require_ray():
+    """The package. Raises ClusterError where it is not installed."""
+    try:
+        import ray
+    except ImportError as problem:
+        raise ClusterError(
+            f"collect.backend is ray, and it is not installed ({problem}): pip install 'ray>=2.60,<3' here and on "
+            "every host of the cluster, or set collect.backend=local"
+        ) from None
+    return ray
+
+
+def ray_command(cpus: int, folder: Path) -> list[str]:
+    """What starts Ray on this host, in the foreground, with a free port and without its web page."""
+    return [
+        sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block",
+        "--node-ip-address=127.0.0.1", "--port=0", "--dashboard-port=0", "--include-dashboard=false",
+        "--include-log-monitor=false", "--disable-usage-stats",
+        f"--num-cpus={cpus}", "--num-gpus=0", f"--object-store-memory={STORE_BYTES}", f"--temp-dir={folder}",
+    ]  # fmt: skip
+
+
+def models_here(params: Params) -> list[str]:
+    """Roles whose model answers on localhost: a server of the notebook's own, or a url."""
+    roles = {name: getattr(params.roles, name) for name in type(params.roles).model_fields}
+    local = lambda role: role.engine == "openai" and urlsplit(role.url or "").hostname in HERE  # noqa: E731
+    return [f"roles.{name}" for name, role in roles.items() if role.engine == "vllm" or local(role)]
+
+
+@asynccontextmanager
+async def lend(models: Mapping[str, Model]) -> AsyncIterator[dict[str, Lent]]:
+    """How the served ones among `models` are asked, by name. They are held while the block runs.
+
+    Raises ClusterError where they cannot be held at once.
+    """
+    served = [model for model in models.values() if isinstance(model, ServedModel)]
+    if not served:
+        yield {}
+        return
+    servers = served[0].servers
+    bases, most = {model.base for model in served}, servers.params.serve.max_adapters
+    adapters = {model.served for model in served if model.adapter}
+    if len(bases) > servers.at_once:
+        raise ClusterError(
+            f"workers ask {len(bases)} servers at once ({', '.join(sorted(bases))}), and {servers.at_once} may run: "
+            "set serve.memory_share to at most 0.5, train adapters on one base, or set collect.backend=local"
+        )
+    if len(adapters) > most:
+        raise ClusterError(f"workers ask {len(adapters)} adapters at once: raise serve.max_adapters, which is {most}")
+    lent = {}
+    async with AsyncExitStack() as held:
+        for model in served:
+            server = await held.enter_async_context(servers.asked(model))
+            lent[model.name] = Lent(url=server.url, served=model.served, key=server.key)
+        yield lent
+
+
+def folder_of(pid: int) -> Path:
+    """Where the Ray that the process `pid` started keeps its files; a short path, for sockets lie in it."""
+    return Path(tempfile.gettempdir()) / f"wevo-ray-{os.getuid()}-{pid}"
+
+
+def remove_leftovers():
+    """Removes the files of Rays whose process has ended without doing so."""
+    for path in folder_of(0).parent.glob(f"wevo-ray-{os.getuid()}-*"):
+        if not psutil.pid_exists(int(path.name.rpartition("-")[2])):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _lost(ray) -> tuple[type[Exception], ...]:
+    """What tells that a worker, and not the episode, has broken."""
+    told = ray.exceptions
+    return (
+        told.RayActorError,
+        told.OutOfMemoryError,
+        told.WorkerCrashedError,
+        told.NodeDiedError,
+        told.ObjectLostError,
+    )
