@@ -38,8 +38,8 @@ def members(leader: int) -> set[psutil.Process]:
     return {process for process in found if alive(process)}
 
 
-def end_session(leader: int, *, spare: int = 0, grace_s: float = GRACE_S):
-    """Ends the session of `leader` but for the process `spare`: SIGTERM, and SIGKILL after `grace_s` seconds."""
+def end_session(leader: int, *, spare: int = 0, grace_s: float | None = None):
+    """Ends the session of `leader` but for the process `spare`: SIGTERM, and SIGKILL `grace_s` (GRACE_S) later."""
     ending: set[psutil.Process] = set()  # kept, for a child of another session is not found once its parent is gone
     for end in (psutil.Process.terminate, psutil.Process.kill):
         ending = {process for process in ending | members(leader) if process.pid != spare and alive(process)}
@@ -48,7 +48,7 @@ def end_session(leader: int, *, spare: int = 0, grace_s: float = GRACE_S):
                 end(process)
             except psutil.NoSuchProcess:
                 continue
-        deadline = time.monotonic() + grace_s
+        deadline = time.monotonic() + (GRACE_S if grace_s is None else grace_s)
         while any(map(alive, ending)) and time.monotonic() < deadline:
             time.sleep(LOOK_EVERY_S / 4)
 
