@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -19,7 +20,7 @@ from stand_ins import SMOKE
 
 from wevo_nb import cluster, lifeline, serve
 from wevo_nb.llm import ModelError, Request, ask, metered
-from wevo_nb.models import Engine, open_model
+from wevo_nb.models import Engine, find_model, open_model
 from wevo_nb.params import Params, RoleParams, ServeParams
 from wevo_nb.serve import ServedModel, Server, adapter_name, open_engine, vllm_command
 
@@ -519,3 +520,31 @@ async def test_a_server_is_lent_to_workers_and_held_as_long(tmp_path, engine_of)
         assert not server.dead
     assert engine.servers._asking[policy.base, policy.served] == 0
     assert asked(tmp_path)[-1] == ("completions", policy.served)
+
+
+@pytest.mark.scale
+def test_the_notebooks_run_on_servers_of_their_own(tmp_path):
+    """Every role on one base; what 02 and 04 train are adapters on it. Each kernel ends its server."""
+    roles = [f"roles.{role}.engine=vllm" for role in ("policy", "world_model", "judge", "scorer")]
+    settings = [*roles, f"serve.command=[{', '.join(standing_in(tmp_path).command)}]"]
+    settings += ["sft.method=lora", "world_model_sft.method=lora", "iterations=1"]
+    words = [word for setting in settings for word in ("--set", setting)]
+    done = subprocess.run(
+        [sys.executable, "-m", "wevo_nb.cli", "run", "--profile", "smoke", *words],
+        env=os.environ | {"WEVO_OUTPUTS": str(tmp_path / "outputs"), "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    run = tmp_path / "outputs/smoke"
+    policy, final = adapter_name(run / "iter-1/04_self_improve/model"), adapter_name(run / "04_webevolver/model")
+    world = adapter_name(run / "iter-1/02_wm_train/model")
+    told = json.loads((run / "03_synthesize/manifest.json").read_text())["models"]
+    assert [told[role]["served"] for role in ("policy", "world_model")] == [policy, world]
+    assert {name for route, name in asked(tmp_path) if route == "completions"} == {
+        find_model("tiny"), policy, final, world,
+    }  # fmt: skip
+    logs = sorted((run / "servers").iterdir())
+    assert len(logs) == 4  # of notebooks 01, 02, 03 and 05
+    ports = {re.search(r"--port (\d+)", log.read_text())[1] for log in logs}
+    assert not [one for one in psutil.process_iter(["cmdline"]) if ports & set(one.info["cmdline"] or [])]

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wevo_nb.params import ROOT, ParamsError, Resolved, flatten, load_params, merge, parse_arm
-from wevo_nb.runs import StageError, link_tree, read_json, run_folder, signature, write_json
+from wevo_nb.runs import StageError, link_tree, read_json, run_folder, section_of, signature, write_json
 
 NOTEBOOKS = ("01_collect", "02_wm_train", "03_synthesize", "04_final_sft", "05_wmla", "06_analysis")
 NEED_BROWSER = ("01_collect", "03_synthesize", "05_wmla")
@@ -145,7 +145,8 @@ def refuse_other_params(run: str, step: Planned):
     if step.notebook == "06_analysis":
         return
     for part in step.parts:
-        now = _of_part(step, part).params.model_dump(mode="json")
+        everything = _of_part(step, part).params.model_dump(mode="json")
+        now = {name: section_of(everything, name) for name in everything}
         spec = read_json(run_folder(run) / part / "params.json")
         if spec is None:
             continue

@@ -211,7 +211,7 @@ def open_stage(
         sections += ("serve.quantization",)  # of all that serve says, what a result depends on
     spec = {
         "version": version,
-        "params": {"seed": everything["seed"]} | {section: _section(everything, section) for section in sections},
+        "params": {"seed": everything["seed"]} | {section: section_of(everything, section) for section in sections},
         "inputs": {other: signature(run, other) for other in inputs},
     }
     for other in inputs:
@@ -240,13 +240,14 @@ def mismatches(run: str, name: str, keys: tuple[str, ...], resolved: Resolved) -
     there = (read_json(run_folder(run) / name / "params.json") or {}).get("params", {})
     now = resolved.params.model_dump(mode="json")
     return [
-        f"{key}: {_section(there, key)} there, {_section(now, key)} now"
+        f"{key}: {section_of(there, key)} there, {section_of(now, key)} now"
         for key in keys
-        if key.split(".")[0] in there and _section(there, key) != _section(now, key)
+        if key.split(".")[0] in there and section_of(there, key) != section_of(now, key)
     ]
 
 
-def _section(params: dict, name: str) -> object:
+def section_of(params: dict, name: str) -> object:
+    """What a stage notes of a section, or of a `section.key`: all that a result depends on."""
     section, _, key = name.partition(".")
     if key:
         return params[section][key]

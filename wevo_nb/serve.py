@@ -103,7 +103,7 @@ def vllm_command(serve: ServeParams, base: str, *, port: int, adapters: Mapping[
     ]  # fmt: skip
 
 
-def adapter_name(folder: str) -> str:
+def adapter_name(folder: str | Path) -> str:
     """How an adapter is called: `policy-2-<hash>`, `wm-1-<hash>`, or `adapter-<its folder>-<hash>` if no stage made it.
 
     The hash is of its config and weights, so no name ever means other weights: vLLM would answer
