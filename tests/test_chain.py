@@ -194,5 +194,5 @@ def test_a_world_model_may_be_trained_once_on_all_collections(unbroken):
     assert not (late / "iter-1/02_wm_train").exists()
     models = {row["model"] for row in csv.DictReader((late / "iter-2/02_wm_train/report_card.csv").open())}
     assert models == {"copy_page", "majority", "untrained", "iteration_2"}
-    rows = json.loads((late / "iter-2/02_wm_train/manifest.json").read_text())["spec"]["inputs"]
+    rows = json.loads((late / "iter-2/02_wm_train/params.json").read_text())["inputs"]
     assert sorted(rows) == ["iter-1/01_collect", "iter-2/01_collect"]
