@@ -146,7 +146,7 @@ def test_a_training_over_processes_that_is_killed_goes_on_to_the_same_step(tmp_p
     assert not (folder / "loss.csv").exists() and list((folder / "checkpoints").glob("checkpoint-*"))
     again = []
     launch.train(ROWS, folder, params=killed_params(), on_step=again.append, **TINY)
-    assert again[0].step in (8, 15) and again[-1].step == 40
+    assert again[0].step in (8, 15, 22, 29, 36) and again[-1].step == 40  # after one of the checkpoints
     assert losses_of(folder) == losses_of(tmp_path / "straight") and len(losses_of(folder)) == 40
     one, two = (load_weights(str(tmp_path / x / "model"), torch.float32).state_dict() for x in ("straight", "killed"))
     assert all(torch.equal(one[name], two[name]) for name in one)
