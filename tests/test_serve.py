@@ -496,7 +496,8 @@ async def test_the_log_lies_in_the_run(tmp_path, monkeypatch):
 
 def test_a_free_port_is_free():
     with socket.socket() as taking:
-        taking.bind(("127.0.0.1", serve.free_port()))
+        taking.bind(there := ("127.0.0.1", serve.free_port()))
+        assert taking.getsockname() == there and there[1] > 0
 
 
 # -- lent to workers
