@@ -16,6 +16,7 @@ def rows(kind: str, count: int) -> list[Row]:
 FIRST = rows("first", 6)
 IMAGINED = [FIRST[0], *rows("imagined", 3)]  # one is known already
 BESIDE = {"imagined": IMAGINED, "written": rows("written", 2), "explored": rows("explored", 9), "later": FIRST[:5]}
+BESIDE["true"] = IMAGINED[:2]
 
 
 def kinds(found: list[Row]) -> dict[str, int]:
@@ -27,6 +28,7 @@ def kinds(found: list[Row]) -> dict[str, int]:
     ("arm", "real", "other"),
     [
         ("webevolver", {"first": 6}, {"imagined": 3}),
+        ("true_dreams", {"first": 6}, {"imagined": 1}),
         ("no_world_model", {"first": 6}, {"written": 2}),
         ("explorer", {"first": 6}, {"explored": 3}),  # as many as there are new imagined rows
         ("more_real", {"first": 6}, {}),  # what the later rounds found was known

@@ -341,3 +341,17 @@ def test_a_suite_lays_its_own_params_over_the_profile_and_overrides_come_last():
     live = load_params("demo", {"collect.suite": "webvoyager"}).params
     assert (live.browser.offline, live.policy.reply, live.collect.judge) == (False, "generate", "llm")
     assert plain.params.browser.offline and "suites" not in plain.params.model_dump()
+
+
+@pytest.mark.parametrize(
+    ("arm", "key", "value"),
+    [
+        ("no_world_model", "synthesize.written", 0),
+        ("explorer", "collect.explorer_episodes", 0),
+        ("true_dreams", "synthesize.replay", False),
+    ],
+)
+def test_a_data_arm_that_would_have_nothing_to_learn_from_is_refused(arm, key, value):
+    with pytest.raises(ParamsError, match=f"sft.arms: {arm} has nothing to learn from: {key} is {str(value).lower()}"):
+        load_params("smoke", {"sft.arms": [arm, "webevolver"], key: value})
+    assert load_params("study", {"sft.arms": [arm], "wmla.arms": [arm]}).params.sft.arms == (arm,)

@@ -27,6 +27,7 @@ COLOURS = {  # the first pattern found in a method's name gives its colour
     "best_of_k": PINK, "webdreamer|untrained": YELLOW, "wmla.*[2-9]|real page": "#00614A", "iteration_1": "#7FCDBB",
     "wmla|iteration_": GREEN,
     "webevolver": ORANGE, "synthetic|no_world_model": "#8C6D31", "majority|gpt-4o": "#B5B5B5", "explorer": "#B35C9E",
+    "true_dreams": "#B8860B",
     "more_real|real_only": "#3B6FA0", "mixed": "#E8A36B", "self.improve.*[3-9]": "#08306B", "self.improve.*2": BLUE,
     "self.improve": SKY, "zero.shot|copy_page": GREY,
 }  # fmt: skip

@@ -15,8 +15,8 @@ from wevo_nb.params import FINAL_ARMS
 from wevo_nb.targets import Row
 
 SOURCES = {  # what an arm reads beside D_1
-    "webevolver": "imagined", "no_world_model": "written", "explorer": "explored", "more_real": "later",
-    "real_only": "imagined", "synthetic_only": "imagined", "mixed": "imagined",
+    "webevolver": "imagined", "true_dreams": "true", "no_world_model": "written", "explorer": "explored",
+    "more_real": "later", "real_only": "imagined", "synthetic_only": "imagined", "mixed": "imagined",
 }  # fmt: skip
 
 
@@ -29,9 +29,9 @@ def compose(
 ) -> tuple[list[Row], list[Row]]:
     """(real rows, rows beside them) of an arm, different ones each, before balancing.
 
-    `first` are the rows of D_1; `beside` those of SOURCES by name: imagined, written, explored,
-    later (real successes of the later rounds). Controls take as many as webevolver has beside D_1.
-    `fit` makes the sizes alike after balancing too.
+    `first` are the rows of D_1; `beside` those of SOURCES by name: imagined, true (imagined, and so
+    in the real page), written, explored, later (real successes of the later rounds). Controls take
+    as many as webevolver has beside D_1. `fit` makes the sizes alike after balancing too.
 
     Raises NoSuchRows where an arm of equal size has no imagined row to be equal to.
     """
@@ -49,8 +49,8 @@ def compose(
     match arm:
         case "webevolver":
             return list(first), new(imagined)
-        case "no_world_model":
-            return list(first), new(beside.get("written", ()))
+        case "no_world_model" | "true_dreams":
+            return list(first), new(beside.get(SOURCES[arm], ()))
         case "explorer" | "more_real":
             return list(first), draw(new(beside.get(SOURCES[arm], ())), len(new(imagined)))
         case "real_only":

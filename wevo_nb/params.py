@@ -25,6 +25,7 @@ Temperature = Annotated[float, Field(ge=0, le=5)]
 # What a final policy learns from, beside the real successes of the first round (notebook 04).
 FINAL_ARMS = {
     "webevolver": "D_1 and the imagined successes (the paper's)",
+    "true_dreams": "D_1 and those imagined successes that are successes in the real page too",
     "no_world_model": "D_1 and trajectories that the model wrote in one go, without a world model",
     "explorer": "D_1 and successes of a random explorer in the real pages",
     "more_real": "D_1 and as many rows of later real successes as there are imagined ones",
@@ -442,9 +443,10 @@ class Params(Section):
         for arm, there, key in (
             ("no_world_model", self.synthesize.written, "synthesize.written"),
             ("explorer", self.collect.explorer_episodes, "collect.explorer_episodes"),
+            ("true_dreams", self.synthesize.replay, "synthesize.replay"),
         ):
             if arm in self.sft.arms and not there:
-                raise ValueError(f"sft.arms: {arm} has nothing to learn from: {key} is 0")
+                raise ValueError(f"sft.arms: {arm} has nothing to learn from: {key} is {str(there).lower()}")
         return self
 
     @model_validator(mode="after")
