@@ -17,7 +17,7 @@ from wevo_nb.machine import find_weights, missing, roles_of
 from wevo_nb.memory import GB, Footprint, serving, shape_of, training
 from wevo_nb.params import Params, SFTParams
 from wevo_nb.runs import run_folder
-from wevo_nb.serve import vllm_command
+from wevo_nb.vllm_server import vllm_command
 from wevo_nb.workload import ASSUMPTIONS, Load, by_role, count_tasks, load_of, sizes
 
 FIRST_PORT = 8000
