@@ -291,10 +291,18 @@ def test_packages_are_asked_for_where_a_profile_uses_them():
         "bitsandbytes": {},
         "flash_attn": {"sft.attention": "flash_attention_2"},
         "deepspeed": {"sft.launch": {"processes": 2, "sharding": "deepspeed"}, "hardware.gpus": 2},
-        "ray": {"serve.hosts": 2},
+        "ray": {"collect.backend": "ray"},
     }.items():
         assert (package in lacking("qlora_8b", overrides)) == (find_spec(package) is None)
     assert not {"bitsandbytes", "flash_attn", "deepspeed", "ray"} & lacking("study").keys()
+
+
+def test_a_package_that_is_not_here_is_missing_only_where_it_is_asked_for(monkeypatch):
+    """On a machine with none of them: ray for workers, and bitsandbytes, which qlora_8b trains with."""
+    monkeypatch.setattr(machine.importlib.util, "find_spec", lambda name: None)
+    assert "ray" not in lacking("qlora_8b") and "bitsandbytes" in lacking("qlora_8b")
+    cure = lacking("qlora_8b", {"collect.backend": "ray"})["ray"]
+    assert cure.startswith("pip install 'ray>=2.60,<3' here and on every host") and "collect.backend: local" in cure
 
 
 def test_a_key_that_is_set_and_gpus_that_are_here_are_not_missing(monkeypatch):
