@@ -226,6 +226,7 @@ def test_a_70b_model_does_not_fit_24_gb_and_the_plan_says_by_how_much():
         ("qlora_8b", ["sft.method=full", "world_model_sft.method=full", "serve.tensor_parallel=1", "hardware.gpus=3"]),
         ("qlora_8b", ["sft.gradient_checkpointing=false", "world_model_sft.gradient_checkpointing=false"]),
         ("qlora_8b", ["serve.quantization=null", "browser.contexts=16"]),
+        ("qlora_8b", ["sft.launch={processes: 2, sharding: fsdp2}", "hardware.gpus=2"]),  # with its paged optimizer
         ("qlora_70b", ["serve.quantization=null", "hardware.gpus=4", "browser.contexts=2"]),
     ],
 )
@@ -236,7 +237,7 @@ def test_the_cure_that_a_plan_names_is_one(profile, broken):
     problems = planner.plan(profile, overrides)["problems"]
     assert problems
     for problem in problems:
-        words = shlex.split(problem.partition("there are: ")[2])
+        words = shlex.split(problem.rpartition(": ")[2])
         for setting in (words[i + 1] for i, word in enumerate(words[:-1]) if word == "--set"):
             overrides = merge(overrides, parse_setting(setting))
     assert planner.plan(profile, overrides)["problems"] == []
