@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import re
 import signal
@@ -352,7 +353,7 @@ async def test_two_adapters_on_one_base_answer_each_as_itself(tmp_path, engine_o
     order = asked(tmp_path)
     assert order[0] == ("completions", "org/base")  # the probe comes first, once
     assert [one for one in order if one[0] == "load_lora_adapter"] == [("load_lora_adapter", n) for n in names[:2]]
-    assert len(order) == 7
+    assert len(order) == 1 + 2 + 2 + 4  # the constraint's probe, the adapters, that of chances, the questions
     [server] = engine.servers.running.values()
     told = engine.describe(policy)
     assert {key: told[key] for key in ("name", "served", "url", "base")} == {
@@ -363,6 +364,21 @@ async def test_two_adapters_on_one_base_answer_each_as_itself(tmp_path, engine_o
     engine.release()
     assert not engine.servers.running and server.dead
     assert (await ask(world, HELLO)).text == f"I am {names[1]}"  # a question starts it anew
+
+
+async def test_served_models_tell_the_chances_of_choices(tmp_path, engine_of):
+    """1 to 2, of an adapter and of the base. What finds out that the server tells them comes once, uncounted."""
+    params = with_servers(tmp_path)
+    engine = engine_of(params)
+    trained = adapter(tmp_path / "iter-1/04_self_improve/model", b"policy")
+    policy = open_model(params.roles.policy, engine, params.llm, trained=trained)
+    base = open_model(params.roles.judge, engine, params.llm)
+    for model in (policy, base):
+        reply = await ask(model, CHOOSE)
+        assert reply.text == "click [2]" and model.usage.calls == 1 and model.about()["tells_chances"]
+        assert [math.exp(p) for p in reply.logprobs] == pytest.approx([1 / 3, 2 / 3])
+    calls = [name for route, name in asked(tmp_path) if route == "completions"]
+    assert calls == ["org/base", *[policy.served] * 3, "org/base"]  # a probe of the constraint, two of the chances
 
 
 async def test_at_most_max_adapters_lie_on_a_base_and_the_longest_unasked_goes(tmp_path, engine_of):

@@ -19,7 +19,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wevo_nb.llm import EndpointModel, ModelError, Reply, Request, Usage
+from wevo_nb.endpoint import EndpointModel
+from wevo_nb.llm import ModelError, Reply, Request, Usage
 from wevo_nb.params import Params, RoleParams
 from wevo_nb.runs import run_folder
 from wevo_nb.vllm_server import ELSEWHERE, POLL_S, Server, adapter_name, require_command
@@ -51,8 +52,10 @@ class ServedModel:
             if self._endpoint is None or self._endpoint.role.url != server.url:
                 self._endpoint = self.endpoint(server, self.served)
                 self._endpoint.usage = self.usage
+                self._endpoint.tells_chances = server.tells_chances
             try:
                 replies = await self._endpoint(requests)
+                server.tells_chances = self._endpoint.tells_chances  # tried once a server
             except ModelError:
                 await self.servers.look_after(server)
                 raise
@@ -66,9 +69,9 @@ class ServedModel:
         return EndpointModel(role, self.servers.params.llm, key=server.key)
 
     def about(self) -> dict:
-        """For the manifest: how and where it was served, and on which base."""
-        url = self._endpoint.role.url if self._endpoint else None
-        return {"served": self.served, "url": url, "base": self.base}
+        """For the manifest: how and where it was served, on which base, and whether chances were told."""
+        told = self._endpoint.about() if self._endpoint else {"url": None}
+        return {"served": self.served, "base": self.base} | told
 
 
 class Servers:

@@ -132,6 +132,7 @@ class Server:
         self.serve, self.base, self.log = serve, base, log
         self.adapters = dict(adapters or {})  # folders by name, the one asked last at the end
         self.obeys: set[str] = set()  # kinds of constraint that were tried on it
+        self.tells_chances: bool | None = None  # of choices; None: not tried
         self.port, self.key = free_port(), secrets.token_hex(16)
         self.url = f"http://127.0.0.1:{self.port}/v1"
         self.command = vllm_command(serve, base, port=self.port, adapters=self.adapters)

@@ -18,7 +18,8 @@ from pydantic import BaseModel, ConfigDict
 from wevo_nb.arms import models_of, open_arm, open_policy, open_world_model
 from wevo_nb.browser import BrowserEnv
 from wevo_nb.chromium import Chromium
-from wevo_nb.llm import EndpointModel, Model, Reply, Request
+from wevo_nb.endpoint import EndpointModel
+from wevo_nb.llm import Model, Reply, Request
 from wevo_nb.models import Engine
 from wevo_nb.params import LLMParams, Params, RoleParams, parse_arm
 from wevo_nb.rollout import rollout_guarded
