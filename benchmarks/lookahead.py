@@ -35,7 +35,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from environment import machine, table, walk
 from model_server import MODEL, model_server, room
 
-from wevo_nb.llm import EndpointModel, Model, ModelError, Reply, Request
+from wevo_nb.endpoint import EndpointModel
+from wevo_nb.llm import Model, ModelError, Reply, Request
 from wevo_nb.lookahead import LookAhead
 from wevo_nb.params import ROOT, RoleParams, WorldModelParams, load_params
 from wevo_nb.policies import ModelPolicy, RandomPolicy

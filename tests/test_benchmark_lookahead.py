@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from stand_ins import ONE_THREAD, SMOKE, did, seen, task
 
-from wevo_nb.llm import EndpointModel, Request
+from wevo_nb.endpoint import EndpointModel
+from wevo_nb.llm import Request
 from wevo_nb.models import Engine
 from wevo_nb.params import RoleParams
 from wevo_nb.schema import Candidate

@@ -19,7 +19,7 @@ from test_rollout import timeless
 from wevo_nb import cluster, lifeline
 from wevo_nb.browser import BrowserEnv
 from wevo_nb.chromium import Chromium
-from wevo_nb.cluster import ClusterError, Lent, LentServers, Recipe, Walk, models_here, open_walk, open_workers
+from wevo_nb.cluster import models_here, open_workers
 from wevo_nb.judge import RewardJudge
 from wevo_nb.models import Engine
 from wevo_nb.params import ROOT, ParamsError, load_params
@@ -29,6 +29,7 @@ from wevo_nb.runs import JSONL, open_stage
 from wevo_nb.schema import Trajectory
 from wevo_nb.serve import ServedModel, Servers
 from wevo_nb.tasks.miniwob import MiniWoB
+from wevo_nb.worker import ClusterError, Lent, LentServers, Recipe, Walk, open_walk
 from wevo_nb.world_model import WorldModelEnv
 
 HERE = Path(__file__).parent

@@ -12,7 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from stand_ins import SMOKE
 
-from wevo_nb.llm import CallFailed, EndpointModel, ModelError, Request, Usage, ask, metered
+from wevo_nb.endpoint import EndpointModel
+from wevo_nb.llm import CallFailed, ModelError, Request, Usage, ask, metered
 from wevo_nb.params import RoleParams
 
 QUICK = SMOKE.llm.model_copy(update={"retries": 0, "timeout_s": 10})
@@ -105,7 +106,7 @@ async def test_choices_are_sent_in_the_words_of_the_server(server, constraint, s
     server.reply = lambda body: "click [1]"
     reply = await ask(server.model(constraint), Request(messages=HELLO, choices=("click [1]", 'say "hi"')))
     assert reply.text == "click [1]"
-    assert {key: server.asked[0][key] for key in sent} == sent
+    assert {key: server.asked[-1][key] for key in sent} == sent
 
 
 async def test_choices_as_a_json_schema_are_unwrapped(server):

@@ -226,6 +226,7 @@ def test_a_70b_model_does_not_fit_24_gb_and_the_plan_says_by_how_much():
         ("qlora_8b", ["sft.method=full", "world_model_sft.method=full", "serve.tensor_parallel=1", "hardware.gpus=3"]),
         ("qlora_8b", ["sft.gradient_checkpointing=false", "world_model_sft.gradient_checkpointing=false"]),
         ("qlora_8b", ["serve.quantization=null", "browser.contexts=16"]),
+        ("qlora_8b", ["sft.launch={processes: 2, sharding: fsdp2}", "hardware.gpus=2"]),  # with its paged optimizer
         ("qlora_70b", ["serve.quantization=null", "hardware.gpus=4", "browser.contexts=2"]),
     ],
 )
@@ -236,7 +237,7 @@ def test_the_cure_that_a_plan_names_is_one(profile, broken):
     problems = planner.plan(profile, overrides)["problems"]
     assert problems
     for problem in problems:
-        words = shlex.split(problem.partition("there are: ")[2])
+        words = shlex.split(problem.rpartition(": ")[2])
         for setting in (words[i + 1] for i, word in enumerate(words[:-1]) if word == "--set"):
             overrides = merge(overrides, parse_setting(setting))
     assert planner.plan(profile, overrides)["problems"] == []
@@ -291,10 +292,18 @@ def test_packages_are_asked_for_where_a_profile_uses_them():
         "bitsandbytes": {},
         "flash_attn": {"sft.attention": "flash_attention_2"},
         "deepspeed": {"sft.launch": {"processes": 2, "sharding": "deepspeed"}, "hardware.gpus": 2},
-        "ray": {"serve.hosts": 2},
+        "ray": {"collect.backend": "ray"},
     }.items():
         assert (package in lacking("qlora_8b", overrides)) == (find_spec(package) is None)
     assert not {"bitsandbytes", "flash_attn", "deepspeed", "ray"} & lacking("study").keys()
+
+
+def test_a_package_that_is_not_here_is_missing_only_where_it_is_asked_for(monkeypatch):
+    """On a machine with none of them: ray for workers, and bitsandbytes, which qlora_8b trains with."""
+    monkeypatch.setattr(machine.importlib.util, "find_spec", lambda name: None)
+    assert "ray" not in lacking("qlora_8b") and "bitsandbytes" in lacking("qlora_8b")
+    cure = lacking("qlora_8b", {"collect.backend": "ray"})["ray"]
+    assert cure.startswith("pip install 'ray>=2.60,<3' here and on every host") and "collect.backend: local" in cure
 
 
 def test_a_key_that_is_set_and_gpus_that_are_here_are_not_missing(monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import re
 import signal
@@ -18,11 +19,13 @@ import psutil
 import pytest
 from stand_ins import SMOKE
 
-from wevo_nb import cluster, lifeline, serve
+from wevo_nb import cluster, lifeline, serve, vllm_server
 from wevo_nb.llm import ModelError, Request, ask, metered
 from wevo_nb.models import Engine, find_model, open_model
 from wevo_nb.params import Params, RoleParams, ServeParams
-from wevo_nb.serve import ServedModel, Server, adapter_name, open_engine, vllm_command
+from wevo_nb.serve import ServedModel, open_engine
+from wevo_nb.vllm_server import Server, adapter_name, vllm_command
+from wevo_nb.worker import LentServers
 
 HERE = Path(__file__).parent
 SERVE = SMOKE.serve.model_copy(update={"startup_s": 60})
@@ -214,7 +217,7 @@ def test_a_server_of_another_model_is_refused(tmp_path):
 def test_anothers_server_on_our_port_is_refused(tmp_path, monkeypatch):
     """It serves the very same base; ours cannot take the port and dies, or is not asked before."""
     with Server(standing_in(tmp_path), "org/base", tmp_path / "log") as other:
-        monkeypatch.setattr(serve, "free_port", lambda: other.port)
+        monkeypatch.setattr(vllm_server, "free_port", lambda: other.port)
         with pytest.raises(ModelError, match="and refuses our key: it is another's|was faster on the port"):
             Server(standing_in(tmp_path), "org/base", tmp_path / "log2").wait()
         assert not other.dead
@@ -238,7 +241,7 @@ def test_a_server_ends_when_its_owner_is_killed(tmp_path):
     params = standing_in(tmp_path, "child").model_dump_json()
     code = (
         "import sys, time; from pathlib import Path; from wevo_nb.params import ServeParams; "
-        "from wevo_nb.serve import Server; server = Server(ServeParams.model_validate_json(sys.argv[1]), 'b', "
+        "from wevo_nb.vllm_server import Server; server = Server(ServeParams.model_validate_json(sys.argv[1]), 'b', "
         "Path(sys.argv[2])); server.wait(); print('pid', server.process.pid, flush=True); time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", code, params, str(tmp_path / "log")], stdout=subprocess.PIPE) as owner:
@@ -257,7 +260,7 @@ def test_a_server_ends_with_its_owner(tmp_path):
     params = standing_in(tmp_path, "child").model_dump_json()
     code = (
         "import sys; from pathlib import Path; from wevo_nb.params import ServeParams; "
-        "from wevo_nb.serve import Server; Server(ServeParams.model_validate_json(sys.argv[1]), 'b', "
+        "from wevo_nb.vllm_server import Server; Server(ServeParams.model_validate_json(sys.argv[1]), 'b', "
         "Path(sys.argv[2])).wait(); raise SystemExit('forgotten')"
     )
     done = subprocess.run([sys.executable, "-c", code, params, str(tmp_path / "log")], capture_output=True, text=True)
@@ -285,7 +288,7 @@ def in_use(monkeypatch) -> Callable:
 
     def looks(*told: int):
         left = list(told)
-        monkeypatch.setattr(serve, "gpu_memory", lambda: left.pop(0) if len(left) > 1 else left[0])
+        monkeypatch.setattr(vllm_server, "gpu_memory", lambda: left.pop(0) if len(left) > 1 else left[0])
 
     return looks
 
@@ -296,24 +299,24 @@ def test_memory_is_what_nvidia_smi_says_of_the_visible_gpus(tmp_path, monkeypatc
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert serve.gpu_memory() == 81500
+    assert vllm_server.gpu_memory() == 81500
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    assert serve.gpu_memory() == 500
+    assert vllm_server.gpu_memory() == 500
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert serve.gpu_memory() is None
+    assert vllm_server.gpu_memory() is None
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-    assert serve.gpu_memory() is None
+    assert vllm_server.gpu_memory() is None
 
 
 def test_closing_waits_until_the_gpu_memory_is_free_again(tmp_path, in_use):
     in_use(1000, 71000, 72000, 71900, 40000, 1400)  # before, with it, at close, then falling
     Server.__enter__(server := Server(standing_in(tmp_path), "org/base", tmp_path / "log"))
     server.close()
-    assert serve.gpu_memory() == 1400 and server.dead
+    assert vllm_server.gpu_memory() == 1400 and server.dead
 
 
 def test_memory_that_is_not_given_back_is_an_error(tmp_path, in_use, monkeypatch):
-    monkeypatch.setattr(serve, "RELEASE_S", 0.5)
+    monkeypatch.setattr(vllm_server, "RELEASE_S", 0.5)
     in_use(1000, 71000, 71000, 60000)
     Server.__enter__(server := Server(standing_in(tmp_path), "org/base", tmp_path / "log"))
     with pytest.raises(ModelError, match="has ended, and 60000 MiB of GPU memory are in use still, of 71000 before"):
@@ -350,7 +353,7 @@ async def test_two_adapters_on_one_base_answer_each_as_itself(tmp_path, engine_o
     order = asked(tmp_path)
     assert order[0] == ("completions", "org/base")  # the probe comes first, once
     assert [one for one in order if one[0] == "load_lora_adapter"] == [("load_lora_adapter", n) for n in names[:2]]
-    assert len(order) == 7
+    assert len(order) == 1 + 2 + 2 + 4  # the constraint's probe, the adapters, that of chances, the questions
     [server] = engine.servers.running.values()
     told = engine.describe(policy)
     assert {key: told[key] for key in ("name", "served", "url", "base")} == {
@@ -361,6 +364,21 @@ async def test_two_adapters_on_one_base_answer_each_as_itself(tmp_path, engine_o
     engine.release()
     assert not engine.servers.running and server.dead
     assert (await ask(world, HELLO)).text == f"I am {names[1]}"  # a question starts it anew
+
+
+async def test_served_models_tell_the_chances_of_choices(tmp_path, engine_of):
+    """1 to 2, of an adapter and of the base. What finds out that the server tells them comes once, uncounted."""
+    params = with_servers(tmp_path)
+    engine = engine_of(params)
+    trained = adapter(tmp_path / "iter-1/04_self_improve/model", b"policy")
+    policy = open_model(params.roles.policy, engine, params.llm, trained=trained)
+    base = open_model(params.roles.judge, engine, params.llm)
+    for model in (policy, base):
+        reply = await ask(model, CHOOSE)
+        assert reply.text == "click [2]" and model.usage.calls == 1 and model.about()["tells_chances"]
+        assert [math.exp(p) for p in reply.logprobs] == pytest.approx([1 / 3, 2 / 3])
+    calls = [name for route, name in asked(tmp_path) if route == "completions"]
+    assert calls == ["org/base", *[policy.served] * 3, "org/base"]  # a probe of the constraint, two of the chances
 
 
 async def test_at_most_max_adapters_lie_on_a_base_and_the_longest_unasked_goes(tmp_path, engine_of):
@@ -496,7 +514,7 @@ async def test_the_log_lies_in_the_run(tmp_path, monkeypatch):
 
 def test_a_free_port_is_free():
     with socket.socket() as taking:
-        taking.bind(there := ("127.0.0.1", serve.free_port()))
+        taking.bind(there := ("127.0.0.1", vllm_server.free_port()))
         assert taking.getsockname() == there and there[1] > 0
 
 
@@ -513,7 +531,7 @@ async def test_a_server_is_lent_to_workers_and_held_as_long(tmp_path, engine_of)
         [server] = engine.servers.running.values()
         assert lent["policy_1"].model_dump() == {"url": server.url, "served": policy.served, "key": server.key}
         assert engine.servers._asking[policy.base, policy.served] == 1
-        worker = Engine(params.llm, servers=cluster.LentServers(lent, params.llm))
+        worker = Engine(params.llm, servers=LentServers(lent, params.llm))
         there = open_model(params.roles.policy, worker, params.llm, trained=trained, name="policy_1")
         assert (await ask(there, CHOOSE)).text in CHOOSE.choices and there.usage.calls == 1
         await there.endpoint.client.close()

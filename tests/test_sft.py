@@ -299,6 +299,16 @@ def test_a_missing_package_is_named_before_anything_is_loaded(tmp_path, monkeypa
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("optimizer", ["paged_adamw_8bit", "paged_adamw_32bit"])
+def test_an_optimizer_that_fsdp2_does_not_go_with_is_refused_before_anything_starts(tmp_path, optimizer):
+    """tests/test_scale.py shows what it would come to at the first step."""
+    split = SMOKE.sft.launch.model_copy(update={"processes": 2, "sharding": "fsdp2"})
+    params = PARAMS.model_copy(update={"optimizer": optimizer, "launch": split})
+    with pytest.raises(TrainingError, match=f"{optimizer} cannot step weights .* fsdp2 .* optimizer adamw_torch_fused"):
+        launch.train(ROWS, tmp_path, params=params, base="tiny", llm=ONE_THREAD, seed=0)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_adapter_over_another_base_is_refused(tmp_path):
     fit(tmp_path / "out", params=PARAMS.model_copy(update={"method": "lora", "epochs": 1}))
     base = another_tiny(tmp_path / "base", hidden=72)

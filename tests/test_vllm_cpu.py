@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
@@ -13,12 +14,18 @@ from wevo_nb import lifeline
 from wevo_nb.llm import Request, ask
 from wevo_nb.models import Engine, find_model, load_weights, open_model
 from wevo_nb.params import Params, RoleParams
-from wevo_nb.serve import adapter_name, open_engine
+from wevo_nb.serve import open_engine
+from wevo_nb.targets import WORDS
+from wevo_nb.vllm_server import adapter_name
 
 pytestmark = pytest.mark.vllm_cpu
 
 BASE = "smollm2-135m"
 QUESTION = Request(messages=({"role": "user", "content": "What is the capital of France?"},), max_tokens=8)
+WHICH = Request(
+    messages=({"role": "user", "content": "I pressed Send. What came of it: done success, done fail, changed, same?"},),
+    choices=tuple(WORDS.values()),
+)
 CHOICE = Request(messages=QUESTION.messages, choices=("click [17]", "scroll [down]"))
 
 
@@ -67,6 +74,7 @@ async def test_two_adapters_on_one_base_answer_as_they_do_in_this_process(tmp_pa
     }
     here = Engine(ONE_THREAD)
     said = {role: (await ask(here.model(BASE, folder), QUESTION)).text for role, folder in folders.items()}
+    chances = {role: (await ask(here.model(BASE, folder), WHICH)).logprobs for role, folder in folders.items()}
     here.close()
     assert len(set(said.values())) == 3
 
@@ -77,6 +85,9 @@ async def test_two_adapters_on_one_base_answer_as_they_do_in_this_process(tmp_pa
     }
     try:
         assert {role: (await ask(model, QUESTION)).text for role, model in models.items()} == said
+        told = {role: (await ask(model, WHICH)).logprobs for role, model in models.items()}
+        for role, there in told.items():  # of choices, one of which begins as another does
+            assert list(map(math.exp, there)) == pytest.approx(list(map(math.exp, chances[role])), abs=1e-4)
         assert (await ask(models["policy"], CHOICE)).text in CHOICE.choices
         [server] = engine.servers.running.values()
         assert list(server.adapters) == [adapter_name(folders["world_model"]), adapter_name(folders["policy"])]

@@ -2,7 +2,8 @@
 
 `python vllm_stand_in.py <a folder> <how> <vLLM's words>`: what it was asked stands in the folder's
 `asked.jsonl`, the pid of a process that it starts in `child`. `how` says what is wrong with it. Its
-answer to a free question is the name of the model that was asked, so that adapters differ.
+answer to a free question is the name of the model that was asked, so that adapters differ. Of choices it says
+the last: the first has a chance of 1, the second of 2, and so on, and it tells these.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+
+import toy_tokens
 
 
 def read_words(words: list[str]) -> argparse.Namespace:
@@ -57,6 +60,9 @@ def main(folder: Path, how: str, words: list[str]):
 
         def do_POST(self):
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if self.path.endswith("tokenize"):
+                told = {"tokens": toy_tokens.tokenize(body["prompt"])} if "prompt" in body else None
+                return self.answer(200, told or {"prompt": toy_tokens.detokenize(body["tokens"])})
             if self.refused():
                 return None
             with (folder / "asked.jsonl").open("a") as asked:
@@ -82,6 +88,9 @@ def main(folder: Path, how: str, words: list[str]):
             text = choices[-1] if choices and how not in ("no_constraint", "rambles") else f"I am {body['model']}"
             finish = "length" if how == "rambles" else "stop"
             choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish}
+            if body.get("logprobs") and choices and how not in ("no_constraint", "rambles"):
+                weights = {one: (i + 1) / sum(range(len(choices) + 1)) for i, one in enumerate(choices)}
+                choice["logprobs"] = {"content": toy_tokens.complete({"": weights}, choices)[1]}
             told = {"id": "1", "object": "chat.completion", "created": 0, "model": body["model"], "choices": [choice]}
             self.answer(200, told | {"usage": {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9}})
 

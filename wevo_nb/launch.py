@@ -74,6 +74,7 @@ def train(
     if launch.hosts * launch.processes == 1:
         return sft.train(rows, folder, params=params, on_step=on_step, **how)
     sft.check_packages(params)
+    sft.check_optimizer(params)
     folder.mkdir(parents=True, exist_ok=True)
     job, steps, log = folder / "job.json", folder / "steps.jsonl", folder / "launch.log"
     asked = {key: value.model_dump() if isinstance(value, LLMParams) else value for key, value in how.items()}

@@ -2,8 +2,8 @@
 
 `python lifeline.py <pid> <command>` runs the command and ends it, with all that it started, when the
 process <pid>, its parent, is gone: after a SIGKILL too, when nothing of the parent's own can run. It
-has to begin a session, which is how what it started is found. Used by serve.py, launch.py and
-cluster.py.
+has to begin a session, which is how what it started is found. Used by vllm_server.py,
+launch.py and cluster.py.
 """
 
 from __future__ import annotations

@@ -127,8 +127,8 @@ def _packages(params: Params) -> Iterator[Missing]:
             "pip install deepspeed, or set launch.sharding: fsdp2",
         ),
         "ray": (
-            served and params.serve.hosts > 1,
-            "pip install ray on every host and start the cluster: ray start --head, then ray start --address",
+            params.collect.backend == "ray",
+            "pip install 'ray>=2.60,<3' here and on every host of the cluster, or set collect.backend: local",
         ),
     }
     for package, (needed, cure) in wanted.items():

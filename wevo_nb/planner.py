@@ -17,7 +17,8 @@ from wevo_nb.machine import find_weights, missing, roles_of
 from wevo_nb.memory import GB, Footprint, serving, shape_of, training
 from wevo_nb.params import Params, SFTParams
 from wevo_nb.runs import run_folder
-from wevo_nb.serve import vllm_command
+from wevo_nb.sft import steps_split_weights
+from wevo_nb.vllm_server import vllm_command
 from wevo_nb.workload import ASSUMPTIONS, Load, by_role, count_tasks, load_of, sizes
 
 FIRST_PORT = 8000
@@ -177,7 +178,13 @@ def problems_of(params: Params, phases: Sequence[Phase], servers: Sequence[Seque
             "serve.tensor_parallel, add hosts, or train adapters on one base: --set sft.method=qlora "
             "--set world_model_sft.method=qlora"
         )
-    for key, launch in (("sft", params.sft.launch), ("world_model_sft", params.world_model_sft.launch)):
+    for key, limits in (("sft", params.sft), ("world_model_sft", params.world_model_sft)):
+        launch = limits.launch
+        if not steps_split_weights(limits):
+            yield (
+                f"{key}.optimizer {limits.optimizer} cannot step weights that {key}.launch.sharding fsdp2 splits: "
+                f"--set {key}.optimizer=adamw_torch_fused"
+            )
         if launch.hosts > hardware.hosts or launch.processes > hardware.gpus:
             yield (
                 f"{key}.launch asks for {launch.hosts} x {launch.processes} GPUs, and there are {hardware.hosts} x "
@@ -218,7 +225,10 @@ def _training_cure(params: Params, phase: Phase, room: float) -> str:
     role, processes = phase.engine, params.hardware.gpus
     key, limits = "sft" if role == "policy" else "world_model_sft", limits_of(params, role)
     spread = limits.launch.model_copy(update={"processes": processes, "sharding": "fsdp2"})
-    shared = ({"launch": spread}, f"{key}.launch.processes={processes} {key}.launch.sharding=fsdp2")
+    shared = (
+        {"launch": spread, "optimizer": "adamw_torch_fused"},  # which steps what FSDP2 splits
+        f"{key}.launch.processes={processes} {key}.launch.sharding=fsdp2 {key}.optimizer=adamw_torch_fused",
+    )
     told: list[str] = []
     for changed, said in (
         ({"gradient_checkpointing": True}, f"{key}.gradient_checkpointing=true"),

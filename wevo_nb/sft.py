@@ -114,6 +114,7 @@ def _fit(rows, folder: Path, base: str, params: SFTParams, llm: LLMParams, seed:
     check_template(rows, tokenizer)
     gate(rows, row_lengths(rows, tokenizer), params.gate, max_length=params.max_length)
     check_packages(params)
+    check_optimizer(params)
     config = _config(rows, folder / "checkpoints", params, llm, seed)  # before the weights: it finds the devices
     data = Dataset.from_list([{"prompt": list(row.messages), "completion": [_reply(row)]} for row in rows])
     with warnings.catch_warnings():
@@ -208,6 +209,20 @@ def check_packages(params: SFTParams):
     for package, asked in needed.items():
         if asked and importlib.util.find_spec(package) is None:
             raise TrainingError(f"the package {package} is missing: {cures[package]}")
+
+
+def steps_split_weights(params: SFTParams) -> bool:
+    """Whether the optimizer can step what the launch makes of the weights: bitsandbytes knows no weights of FSDP2."""
+    return params.launch.sharding != "fsdp2" or not params.optimizer.startswith("paged")
+
+
+def check_optimizer(params: SFTParams):
+    """Raises TrainingError where the first step would fail."""
+    if not steps_split_weights(params):
+        raise TrainingError(
+            f"optimizer {params.optimizer} cannot step weights that launch.sharding fsdp2 splits: take optimizer "
+            "adamw_torch_fused, or launch.sharding none"
+        )
 
 
 def check_template(rows: Sequence[Row], tokenizer):
