@@ -178,10 +178,10 @@ def test_notebook_06_on_a_half_finished_run_and_again_when_it_is_whole(tmp_path,
     whole = analyse()
     assert whole["arms"] == list(SOLVED) and not set(whole["missing"]) & set(SOLVED)
     success = pd.read_csv(stage / "tables" / "success.csv")
-    assert list(success.columns) == ["arm", "split", "n", "successes", "rate", "low", "high"]
+    assert list(success.columns) == metrics.SUCCESS_COLUMNS
     assert success[success["split"] == "test_seeds"]["successes"].tolist() == [6, 12, 12, 15, 16, 14]
     paired = pd.read_csv(stage / "tables" / "paired.csv").set_index(["arm_a", "arm_b", "split"])
-    assert ",".join(paired.reset_index().columns) == "arm_a,arm_b,split,n,won,lost,difference,low,high,p"
+    assert list(paired.reset_index().columns) == metrics.PAIRED_COLUMNS
     row = paired.loc[("webevolver+best_of_k", "webevolver+wmla_d1", "test_seeds")]
     assert (row["n"], row["won"], row["lost"]) == (24, 2, 0)
     drawn = {path.stem for path in (stage / "figures").glob("*.png")}
