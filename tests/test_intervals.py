@@ -111,13 +111,8 @@ def test_no_episode_has_no_bounds_and_wrong_counts_are_refused():
     ("won", "lost", "n", "low", "high"),
     [
         # all on one side: the difference is Bin(n, won / n) / n, its quantiles are those of the binomial
-        (
-            8,
-            0,
-            50,
-            3 / 50,
-            13 / 50,
-        ),  # Bin(50, .16): P(X <= 2) = .0099, P(X <= 3) = .0330; P(X <= 12) = .9556, 13: .9778
+        # Bin(50, .16): P(X <= 2) = .0090, P(X <= 3) = .0312, P(X <= 12) = .9525, P(X <= 13) = .9777
+        (8, 0, 50, 3 / 50, 13 / 50),
         (0, 8, 50, -13 / 50, -3 / 50),
         (5, 5, 10, -0.6, 0.6),  # 2 Bin(10, .5) / 10 - 1: P(X <= 1) = .0107, P(X <= 2) = .0547
         (0, 0, 7, 0.0, 0.0),  # no discordant pair
