@@ -88,10 +88,12 @@ def frames() -> dict[str, pd.DataFrame]:
     by_arm = {arm: episodes(arm) for arm in SOLVED}
     success = metrics.success_table(by_arm)
     ledger = pd.DataFrame({"task": "login-user", "outcome": ["refused", "accepted"], "n": [30, 10]})
+    paired = metrics.paired_table(by_arm, metrics.comparisons(list(SOLVED)))
     cost = {"stage": "03_synthesize", "seconds": 90.0, "peak_memory_mb": 900}
     return {
         "success_by_arm": success,
-        "paired_differences": metrics.paired_table(by_arm, metrics.comparisons(list(SOLVED))),
+        "paired_differences": paired,
+        "differences_by_run": pd.concat([paired.assign(run=run) for run in ("a", "b")], ignore_index=True),
         "iteration_curve": pd.concat([metrics.iteration_table(success), paper.figure_3()], ignore_index=True),
         "paper_table_1": paper.table_1(),
         "trajectory_funnel": pd.DataFrame({"stage": "01", "step": ["sampled", "successes"], "kept": [240, 101]}),
@@ -145,6 +147,19 @@ def test_forest_plot_is_hollow_where_the_interval_holds_zero():
     seeds = figures.paired_differences(metrics.paired_table(by_arm, pairs)).axes[0]
     faces = [bar.lines[0].get_markerfacecolor() for bar in seeds.containers]
     assert faces == ["#D55E00", "white"]  # +9 of 24; 0 of 24
+
+
+def test_the_runs_of_a_pair_stand_below_one_another_with_a_bar_at_their_mean():
+    rows = [("a", 40, 0.10, 0.02, 0.18), ("b", 60, -0.04, -0.10, 0.02)]
+    frame = pd.DataFrame(rows, columns=["run", "n", "difference", "low", "high"])
+    panel = figures.differences_by_run(frame.assign(arm_a="zero_shot", arm_b="webevolver", split="test_seeds")).axes[0]
+    points = [bar.lines[0] for bar in panel.containers]
+    assert [point.get_xdata()[0] for point in points] == [10, -4]
+    assert points[0].get_ydata()[0] < 0 < points[1].get_ydata()[0]  # the axis points down
+    assert [point.get_markerfacecolor() for point in points] == ["#D55E00", "white"]  # off 0, and not
+    assert any(line.get_xdata() == pytest.approx([3, 3]) for line in panel.lines if len(line.get_xdata()) == 2)
+    assert "+3, n = 40+60" in [text.get_text() for text in panel.texts]
+    assert "from above: a, b" in panel.get_xlabel()
 
 
 def test_a_method_has_one_colour_under_our_name_and_the_papers():

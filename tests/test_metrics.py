@@ -209,7 +209,7 @@ def test_agreement_of_a_judge_that_never_says_success_has_no_precision():
         # .176 has a power of .8 in the sum over all tables of 50 episodes of which .2 disagree, by a loop of its own
         (2, 8, 50, "b is 12 points below a on 50 held-out episodes of test_seeds "
                    "(95% interval -24 to 1, won 2, lost 8, p = 0.109); the interval holds 0, the sign is open: "
-                   "50 such episodes can show a difference of 18 points or more, hardly a smaller one."),
+                   "50 such episodes can show 18 points or more, hardly less."),
         (0, 0, 5, "b is level with a on 5 held-out episodes of test_seeds "
                   "(95% interval -28 to 28, won 0, lost 0, p = 1.000); the interval holds 0, the sign is open: "
                   "5 such episodes can show no difference."),
@@ -220,15 +220,30 @@ def test_a_pair_in_words(won, lost, n, sentence):
     assert metrics.describe_pair(names | metrics.paired(won, lost, n)) == sentence
 
 
+def test_what_whole_clusters_do_to_the_intervals_in_words():
+    """Two families, one solved whole and one not: 0 to 1 over them; Wilson of 10 of 20 is .2993 to .7007."""
+    by_arm = {"a": episodes("a", "S" * 10) + episodes("a", "F" * 10, name="x") + episodes("a", "SF", "test_tasks", "y")}
+    assert metrics.describe_clusters(metrics.success_table(by_arm)) == [
+        "test_seeds: over 2 task families instead of episodes the intervals are 2.5 times as wide (median); "
+        "fewer than 20, so these are too narrow even then.",
+        "test_tasks: over 1 task families instead of episodes there is no interval.",
+    ]
+    many = {"a": [t for i in range(20) for t in episodes("a", "SF", name=f"family-{i}")]}
+    [said] = metrics.describe_clusters(metrics.success_table(many, "site"), "site")
+    assert said == "test_seeds: over 20 sites instead of episodes the intervals are 0.0 times as wide (median)."
+    assert metrics.describe_clusters(metrics.success_table({})) == []
+
+
 def test_a_pair_that_hangs_on_a_cluster_says_so():
     """Ten of twelve won, all in one family: settled over episodes; with a second family of two it may be 0."""
     a, b = episodes("a", "F" * 12), episodes("b", "S" * 10 + "FF")
     [one] = metrics.paired_table({"a": a, "b": b}, [("a", "b")]).to_dict("records")
-    assert metrics.describe_pair(one).endswith("p = 0.002); all of one cluster, it may hold for no other.")
+    assert metrics.describe_pair(one).endswith("p = 0.002); of task families there is one, it may hold for no other.")
     rest = {"a": a + episodes("a", "FF", name="x"), "b": b + episodes("b", "FF", name="x")}
     [two] = metrics.paired_table(rest, [("a", "b")]).to_dict("records")
-    few = "; over its 2 clusters the interval is 0 to 83 and holds 0, and so few make it too narrow."
+    few = "; over 2 task families the interval is 0 to 83 and holds 0, and so few make it too narrow."
     assert metrics.describe_pair(two).endswith(few)
+    assert metrics.describe_pair(two, "site").endswith(few.replace("task families", "sites"))
     alike = {"a": a + episodes("a", "F" * 10, name="x"), "b": b + episodes("b", "S" * 10, name="x")}
     [both] = metrics.paired_table(alike, [("a", "b")]).to_dict("records")
     assert metrics.describe_pair(both).endswith("won 20, lost 0, p < 0.001).")

@@ -9,7 +9,7 @@ import pytest
 
 from wevo_nb import metrics, repeats, runs
 from wevo_nb.intervals import paired, wilson
-from wevo_nb.params import load_params
+from wevo_nb.params import ROOT, load_params
 from wevo_nb.runs import StageError
 from wevo_nb.schema import Observation, Task, Trajectory, Verdict
 
@@ -217,6 +217,14 @@ def test_a_pair_has_a_spread_of_its_own_and_only_where_a_run_has_both():
         "webevolver against zero_shot, test_seeds: 3 points in the mean of 2 runs, -4 to 10; "
         "two runs are a distance, no interval."
     )
+    assert repeats.describe_signs(by_run, "test_seeds") == (
+        "0 of 1 differences on test_seeds have one sign in every run: none."
+    )
+    assert repeats.describe_signs(by_run.assign(difference=[-0.1, -0.2]), "test_seeds").endswith(
+        "1 of 1 differences on test_seeds have one sign in every run: webevolver below zero_shot."
+    )
+    assert "0 of 1 " in repeats.describe_signs(by_run.assign(difference=[0.0, 0.0]), "test_seeds")  # 0 has no sign
+    assert "0 of 0 " in repeats.describe_signs(by_run.iloc[:1], "test_seeds")  # one run keeps nothing
 
 
 def test_no_row_has_no_spread_and_keeps_the_columns():
@@ -327,7 +335,7 @@ def test_the_noise_floor_is_a_root_mean_square_a_source_and_split():
     assert (row["rms"], row["largest"]) == (pytest.approx(0.282843, abs=1e-6), pytest.approx(0.4))
     assert row["episode_rms"] == pytest.approx((0.0128 / 3) ** 0.5)
     assert repeats.describe_noise(row) == (
-        "one arm, two seeds (test_seeds): 28.3 points apart in the root mean square of 3 comparisons, at most 40; "
+        "one arm, two seeds (test_seeds): 28.3 points apart (root mean square of 3 comparisons, at most 40); "
         "other episodes alone give 6.5."
     )
     none = repeats.noise_floor(noise.iloc[:0])
@@ -346,3 +354,54 @@ def test_the_unscored_stay_out_of_the_runs_and_are_counted():
     assert (row["n"], row["successes"], row["unscored"]) == (2, 1, 1)
     assert (row["low_bound"], row["high_bound"]) == (pytest.approx(1 / 3), pytest.approx(2 / 3))
     assert metrics.success_table(repeats.read(["a"]).found["a"])["n"].tolist() == [2]
+
+
+# -- the notebook
+
+
+def analyse(outputs, run: str, **overrides):
+    """The folder of an analysis, made by the notebook itself."""
+    import papermill
+
+    given = {"profile": "demo", "run": run, "overrides": overrides}
+    notebook, out = ROOT / "notebooks" / "06_analysis.ipynb", outputs / "out.ipynb"
+    papermill.execute_notebook(notebook, out, given, progress_bar=False, cwd=outputs)
+    return outputs / run / "06_analysis"
+
+
+@pytest.mark.notebook
+def test_notebook_06_without_a_run_has_empty_tables_and_the_papers(outputs):
+    folder = analyse(outputs, "nothing")
+    told = runs.read_json(folder / "metrics.json")
+    assert told["arms"] == [] and "No arm of this run is finished" in told["takeaways"][0]
+    for name, columns in (("success", metrics.SUCCESS_COLUMNS), ("paired", metrics.PAIRED_COLUMNS)):
+        table = pd.read_csv(folder / "tables" / f"{name}.csv")
+        assert table.empty and list(table.columns) == columns
+    assert len(pd.read_csv(folder / "tables" / "paper_table_1.csv")) > 10
+    assert (folder / "figures" / "paper_table_1.png").exists()
+
+
+@pytest.mark.notebook
+def test_notebook_06_over_several_runs_and_over_runs_that_are_not_alike(outputs):
+    from papermill.exceptions import PapermillExecutionError
+
+    for run, seed, ours in (("a", 1, 40), ("b", 2, 26)):
+        arm(run, "zero_shot", seed, solved(30, 100))
+        arm(run, "self_improve_1", seed, solved(ours, 100))
+    folder = analyse(outputs, "a", **{"seed": 1, "analysis.runs": ["a", "b"]})
+    read = lambda name: pd.read_csv(folder / "tables" / f"{name}.csv")  # noqa: E731
+    assert read("runs")[["arm", "run", "seed", "successes"]].values.tolist() == [
+        ["zero_shot", "a", 1, 30], ["zero_shot", "b", 2, 30],
+        ["self_improve_1", "a", 1, 40], ["self_improve_1", "b", 2, 26],
+    ]  # fmt: skip
+    assert read("spread")[["runs", "mean"]].values.tolist() == [[2, 0.3], [2, 0.33]]
+    assert read("noise")["difference"].tolist() == pytest.approx([0, -0.14])
+    assert read("added_paired")[["n", "won", "lost"]].values.tolist() == [[200, 10, 4]]
+    assert (folder / "figures" / "differences_by_run.png").exists()
+    said = runs.read_json(folder / "metrics.json")["takeaways"]
+    assert "0 of 1 differences on test_seeds have one sign in every run: none." in said
+
+    arm("c", "zero_shot", 3, solved(30, 100), **{"policy.history": 5})
+    arm("d", "zero_shot", 4, solved(30, 100))
+    with pytest.raises(PapermillExecutionError, match="d, c differ in more than the seed, in every arm"):
+        analyse(outputs, "d", **{"seed": 4, "analysis.runs": ["c"]})

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from wevo_nb.schema import Task, Trajectory, Verdict
 
 Clusters = Literal["family", "site"]
+KINDS = {"family": "task families", "site": "sites"}  # of clusters, in a sentence
 
 SPLITS = ("test_seeds", "test_tasks", "test_sites")  # the order of every table; other splits follow
 RATE_COLUMNS = ["arm", "split", "n", "successes", "rate", "low", "high"]
@@ -309,7 +310,20 @@ def agreement(verdicts_a: Sequence[Verdict | None], verdicts_b: Sequence[Verdict
     }
 
 
-def describe_pair(row: Mapping[str, Any]) -> str:
+def describe_clusters(table: pd.DataFrame, clusters: Clusters = "family") -> list[str]:
+    """What drawing whole clusters does to the intervals of a `success_table` or `paired_table`: a sentence a split."""
+    said = []
+    for split, rows in table[table["n"] > 0].groupby("split", sort=False):
+        least, most = int(rows["clusters"].min()), int(rows["clusters"].max())
+        count = f"{least} to {most}" if least < most else f"{most}"
+        wide = (rows["cluster_high"] - rows["cluster_low"]) / (rows["high"] - rows["low"])
+        change = f"the intervals are {wide.median():.1f} times as wide (median)" if most > 1 else "there is no interval"
+        few = f"; fewer than {FEW_CLUSTERS}, so these are too narrow even then" if 1 < most < FEW_CLUSTERS else ""
+        said.append(f"{split}: over {count} {KINDS[clusters]} instead of episodes {change}{few}.")
+    return said
+
+
+def describe_pair(row: Mapping[str, Any], clusters: Clusters = "family") -> str:
     """A row of `paired_table` as a sentence, in percentage points; where it is open, with what it could have shown."""
     n, won, lost = (int(row[key]) for key in ("n", "won", "lost"))
     if not n:
@@ -321,26 +335,26 @@ def describe_pair(row: Mapping[str, Any]) -> str:
     return (
         f"{row['arm_b']} is {how_far} {row['arm_a']} on {n} held-out episodes of {row['split']} "
         f"(95% interval {100 * row['low']:.0f} to {100 * row['high']:.0f}, "
-        f"won {won}, lost {lost}, {p}){_by_cluster(row) if settled else _too_small(won, lost, n)}."
+        f"won {won}, lost {lost}, {p}){_by_cluster(row, KINDS[clusters]) if settled else _too_small(won, lost, n)}."
     )
 
 
 def _too_small(won: int, lost: int, n: int) -> str:
     """What so many episodes can show, for a pair that is open."""
     least = 100 * detectable(won, lost, n)
-    shown = f"a difference of {least:.0f} points or more, hardly a smaller one" if least == least else "no difference"
+    shown = f"{least:.0f} points or more, hardly less" if least == least else "no difference"
     return f"; the interval holds 0, the sign is open: {n} such episodes can show {shown}"
 
 
-def _by_cluster(row: Mapping[str, Any]) -> str:
+def _by_cluster(row: Mapping[str, Any], kind: str) -> str:
     """Whether a pair that is settled over episodes stays so over whole clusters; nothing where it does."""
     clusters, low, high = row.get("clusters", 0), row.get("cluster_low", NAN), row.get("cluster_high", NAN)
     if clusters == 1:
-        return "; all of one cluster, it may hold for no other"
+        return f"; of {kind} there is one, it may hold for no other"
     if not low <= 0 <= high:
         return ""
     few = ", and so few make it too narrow" if clusters < FEW_CLUSTERS else ""
-    return f"; over its {clusters:.0f} clusters the interval is {100 * low:.0f} to {100 * high:.0f} and holds 0{few}"
+    return f"; over {clusters:.0f} {kind} the interval is {100 * low:.0f} to {100 * high:.0f} and holds 0{few}"
 
 
 def _succeeded(trajectory: Trajectory) -> bool | None:

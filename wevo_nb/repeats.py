@@ -44,12 +44,16 @@ class Repeats(NamedTuple):
     remarks: list[str]
 
 
-def read(runs: Sequence[str], order: Sequence[str] = ()) -> Repeats:
+def read(
+    runs: Sequence[str],
+    order: Sequence[str] = (),
+    loaded: Mapping[str, Mapping[str, list[Trajectory]]] | None = None,
+) -> Repeats:
     """The finished arms of these runs, those of `order` first and in it, without those that two runs made otherwise.
 
-    An arm is compared by the params that it and every stage behind it noted, the seed apart, whatever the profile
-    says today. Raises StageError for a run without a finished arm, for two runs of one seed, and where no arm was
-    made alike in all runs that have it.
+    `loaded` are episodes (run, then arm) that need not be read again. An arm is compared by the params that it and
+    every stage behind it noted, the seed apart, whatever the profile says today. Raises StageError for a run without
+    a finished arm, for two runs of one seed, and where no arm was made alike in all runs that have it.
     """
     place = {arm: i for i, arm in enumerate(order)}
     arms = {run: sorted(finished_arms(run), key=lambda arm: place.get(arm, len(place))) for run in dict.fromkeys(runs)}
@@ -67,9 +71,9 @@ def read(runs: Sequence[str], order: Sequence[str] = ()) -> Repeats:
             f"{', '.join(arms)} differ in more than the seed, in every arm; {every[0]}: {left_out[every[0]]}. "
             "Take runs of one profile and the same --set, but for seed"
         )
-    path = lambda run, arm: run_folder(run) / "05_wmla" / arm / "trajectories.jsonl"  # noqa: E731
+    known = loaded or {}
     found = {
-        run: {arm: JSONL(path(run, arm), Trajectory).values() for arm in names if arm not in left_out}
+        run: {arm: known.get(run, {}).get(arm) or _episodes(run, arm) for arm in names if arm not in left_out}
         for run, names in arms.items()
     }
     return Repeats(seeds, found, left_out, _remarks(arms))
@@ -125,6 +129,10 @@ def _remarks(arms: Mapping[str, Sequence[str]]) -> list[str]:
     if len({tuple(commits) for commits in made_by.values()}) > 1:
         said.append("made by different code: " + ", ".join(f"{run} by {' and '.join(c)}" for run, c in made_by.items()))
     return said
+
+
+def _episodes(run: str, arm: str) -> list[Trajectory]:
+    return JSONL(run_folder(run) / "05_wmla" / arm / "trajectories.jsonl", Trajectory).values()
 
 
 def _params(run: str, stage: str) -> dict:
@@ -297,7 +305,8 @@ def noise_floor(noise: pd.DataFrame) -> pd.DataFrame:
 
 def describe(repeats: Repeats) -> list[str]:
     """Which runs these are, which arms are left out of every table and why, and what else to know."""
-    said = ["runs: " + ", ".join(f"{run} (seed {seed})" for run, seed in repeats.seeds.items())]
+    named = ", ".join(f"{run} (seed {seed})" for run, seed in repeats.seeds.items())
+    said = [f"runs: {named or 'none'}"]
     for why in dict.fromkeys(repeats.left_out.values()):
         arms = [arm for arm, reason in repeats.left_out.items() if reason == why]
         said.append(f"left out, for they differ in more than the seed: {', '.join(arms)} ({why})")
@@ -325,10 +334,22 @@ def describe_spread(row: Mapping[str, Any]) -> str:
     )
 
 
+def describe_signs(by_run: pd.DataFrame, split: str) -> str:
+    """Which differences of `paired_runs_table` have one sign in every run, of those that two runs or more have."""
+    kept, several = [], 0
+    for (a, b), rows in by_run[(by_run["split"] == split) & (by_run["n"] > 0)].groupby(["arm_a", "arm_b"], sort=False):
+        signs = {(gap > 0) - (gap < 0) for gap in rows["difference"]}
+        several += len(rows) > 1
+        if len(rows) > 1 and len(signs) == 1 and 0 not in signs:
+            kept.append(f"{b} {'above' if 1 in signs else 'below'} {a}")
+    return f"{len(kept)} of {several} differences on {split} have one sign in every run: {', '.join(kept) or 'none'}."
+
+
 def describe_noise(row: Mapping[str, Any]) -> str:
     """A row of `noise_floor` as a sentence, in percentage points."""
+    many = f"root mean square of {row['comparisons']} comparisons, at most {100 * row['largest']:.0f}"
     return (
-        f"{row['source']} ({row['split']}): {100 * row['rms']:.1f} points apart in the root mean square of "
-        f"{row['comparisons']} comparisons, at most {100 * row['largest']:.0f}; other episodes alone give "
+        f"{row['source']} ({row['split']}): {100 * row['rms']:.1f} points apart "
+        f"({many if row['comparisons'] > 1 else '1 comparison'}); other episodes alone give "
         f"{100 * row['episode_rms']:.1f}."
     )
