@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import pytest
 
-from wevo_nb import figures, metrics, paper, runs
+from wevo_nb import comparisons, figures, metrics, paper, runs
 from wevo_nb.llm import Usage
 from wevo_nb.params import ROOT, load_params
 from wevo_nb.report_card import COLUMNS
@@ -88,7 +88,7 @@ def frames() -> dict[str, pd.DataFrame]:
     by_arm = {arm: episodes(arm) for arm in SOLVED}
     success = metrics.success_table(by_arm)
     ledger = pd.DataFrame({"task": "login-user", "outcome": ["refused", "accepted"], "n": [30, 10]})
-    paired = metrics.paired_table(by_arm, metrics.comparisons(list(SOLVED)))
+    paired = metrics.paired_table(by_arm, comparisons.reported(list(SOLVED)))
     cost = {"stage": "03_synthesize", "seconds": 90.0, "peak_memory_mb": 900}
     return {
         "success_by_arm": success,
@@ -193,10 +193,11 @@ def test_notebook_06_on_a_half_finished_run_and_again_when_it_is_whole(tmp_path,
     whole = analyse()
     assert whole["arms"] == list(SOLVED) and not set(whole["missing"]) & set(SOLVED)
     success = pd.read_csv(stage / "tables" / "success.csv")
-    assert list(success.columns) == metrics.SUCCESS_COLUMNS
+    assert list(success.columns) == [*metrics.SUCCESS_COLUMNS, *metrics.CARE_COLUMNS]
     assert success[success["split"] == "test_seeds"]["successes"].tolist() == [6, 12, 12, 15, 16, 14]
     paired = pd.read_csv(stage / "tables" / "paired.csv").set_index(["arm_a", "arm_b", "split"])
-    assert list(paired.reset_index().columns) == metrics.PAIRED_COLUMNS
+    paired_columns = [*metrics.PAIRED_COLUMNS, *metrics.TEST_COLUMNS, *metrics.CARE_COLUMNS]
+    assert list(paired.reset_index().columns) == paired_columns
     row = paired.loc[("webevolver+best_of_k", "webevolver+wmla_d1", "test_seeds")]
     assert (row["n"], row["won"], row["lost"]) == (24, 2, 0)
     drawn = {path.stem for path in (stage / "figures").glob("*.png")}

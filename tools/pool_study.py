@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from wevo_nb import figures, metrics, repeats
+from wevo_nb import comparisons, figures, metrics, repeats
 from wevo_nb.intervals import wilson
 from wevo_nb.params import load_params
 from wevo_nb.runs import StageError, read_json, run_folder, sha256, write_csv
@@ -53,7 +53,7 @@ def main():
     asked = parser.parse_args()
     found = read(asked.runs)
     print("\n".join(repeats.describe(found)))
-    pairs = metrics.comparisons(list(dict.fromkeys(arm for arms in found.found.values() for arm in arms)))
+    pairs = comparisons.reported(list(dict.fromkeys(arm for arms in found.found.values() for arm in arms)))
     each = {
         "tasks_by_run": lambda run: metrics.task_table(found.found[run]),
         "dreams": dreams,
@@ -81,7 +81,7 @@ def main():
     for name, (draw, frame, caption) in drawn.items():
         figures.save_figure(draw(frame), frame, asked.out / "figures", name, inputs, caption)
     for row in tables["paired"].to_dict("records"):
-        print(f"{row['split']}: {metrics.describe_pair(row)}")
+        print(f"{row['split']}: {comparisons.describe(row)}")
 
 
 if __name__ == "__main__":

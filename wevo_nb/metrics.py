@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from wevo_nb.intervals import (
-    FEW_CLUSTERS,
     NAN,
     cluster_bootstrap,
     detectable,
@@ -22,7 +21,6 @@ from wevo_nb.intervals import (
     unscored_bounds,
     wilson,
 )
-from wevo_nb.params import FINAL_ARMS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,18 +29,15 @@ if TYPE_CHECKING:
     from wevo_nb.schema import Task, Trajectory, Verdict
 
 Clusters = Literal["family", "site"]
-KINDS = {"family": "task families", "site": "sites"}  # of clusters, in a sentence
 
 SPLITS = ("test_seeds", "test_tasks", "test_sites")  # the order of every table; other splits follow
-RATE_COLUMNS = ["arm", "split", "n", "successes", "rate", "low", "high"]
-# What both tables end with: episodes that nobody scored, the result had they all failed or all succeeded, and the
+SUCCESS_COLUMNS = ["arm", "split", "n", "successes", "rate", "low", "high"]
+PAIRED_COLUMNS = ["arm_a", "arm_b", "split", "n", "won", "lost", "difference", "low", "high", "p"]
+# More of a pair: p corrected for the table, the paired bootstrap, the least difference that it could have shown.
+TEST_COLUMNS = ["p_holm", "boot_low", "boot_high", "detectable"]
+# What both tables end with: episodes that nobody scored, the result had these all failed or all succeeded, and the
 # interval over whole task families or sites.
 CARE_COLUMNS = ["unscored", "low_bound", "high_bound", "clusters", "cluster_low", "cluster_high"]
-SUCCESS_COLUMNS = [*RATE_COLUMNS, *CARE_COLUMNS]
-PAIRED_COLUMNS = [
-    "arm_a", "arm_b", "split", "n", "won", "lost", "difference", "low", "high", "p",
-    "p_holm", "boot_low", "boot_high", "detectable", *CARE_COLUMNS,
-]  # fmt: skip
 LOOKAHEAD_COLUMNS = [
     "policy", "preset", "k", "depth", "split", "n", "rate", "low", "high", "calls", "tokens", "seconds",
     "model_seconds", "steps", "decisions", "overruled", "fell_back",
@@ -53,7 +48,7 @@ GRID_COLUMNS = ["source", "axis", "series", "x", "n", "rate", "low", "high"]
 def success_table(
     trajectories_by_arm: Mapping[str, Iterable[Trajectory]], clusters: Clusters = "family"
 ) -> pd.DataFrame:
-    """One row an arm and split: SUCCESS_COLUMNS (rates, intervals and bounds are fractions).
+    """One row an arm and split: SUCCESS_COLUMNS and CARE_COLUMNS (rates, intervals and bounds are fractions).
 
     An episode without a verdict, or with an unscored one, is no failure: it is left out of n and counted in
     `unscored`; low_bound and high_bound are the rate had all of these failed or succeeded. low and high are over
@@ -69,7 +64,7 @@ def success_table(
             won, n = sum(done for _, done in scored), len(scored)
             care = _care(scored, len(group) - n, unscored_bounds(won, n, len(group) - n))
             rows.append((arm, split, n, won, *wilson(won, n), *care))
-    return pd.DataFrame(rows, columns=SUCCESS_COLUMNS)
+    return pd.DataFrame(rows, columns=[*SUCCESS_COLUMNS, *CARE_COLUMNS])
 
 
 def task_table(trajectories_by_arm: Mapping[str, Iterable[Trajectory]]) -> pd.DataFrame:
@@ -81,7 +76,7 @@ def task_table(trajectories_by_arm: Mapping[str, Iterable[Trajectory]]) -> pd.Da
         for (split, task), group in _grouped(different(trajectories), lambda t: (t.task.split, t.task.name)).items():
             scored = [done for t in group if (done := _succeeded(t)) is not None]
             rows.append((task, arm, split, len(scored), sum(scored), *wilson(sum(scored), len(scored))))
-    return pd.DataFrame(rows, columns=["task", *RATE_COLUMNS])
+    return pd.DataFrame(rows, columns=["task", *SUCCESS_COLUMNS])
 
 
 def cluster_of(task: Task, clusters: Clusters) -> str:
@@ -106,7 +101,7 @@ def paired_table(
     pairs: Iterable[tuple[str, str]],
     clusters: Clusters = "family",
 ) -> pd.DataFrame:
-    """One row a pair (a, b) and split, b against a: PAIRED_COLUMNS (differences, intervals and bounds are fractions).
+    """One row a pair (a, b) and split, b against a: PAIRED_COLUMNS, TEST_COLUMNS and CARE_COLUMNS, in fractions.
 
     n counts the (task name, seed) that both arms ran and scored; `won`: b succeeded where a failed. low, high and p
     are those of `intervals.paired`, p_holm is p corrected for all rows of this table, boot_low and boot_high are the
@@ -127,7 +122,7 @@ def paired_table(
             of_a, of_b = outcomes[a].get(split, {}), outcomes[b].get(split, {})
             both = [(cluster_of(of_a[key][0], clusters), of_a[key][1], of_b[key][1]) for key in of_a if key in of_b]
             rows.append({"arm_a": a, "arm_b": b, "split": split} | _pair(both))
-    table = pd.DataFrame(rows, columns=PAIRED_COLUMNS)
+    table = pd.DataFrame(rows, columns=[*PAIRED_COLUMNS, *TEST_COLUMNS, *CARE_COLUMNS])
     return table.assign(p_holm=holm(table["p"]))
 
 
@@ -205,39 +200,6 @@ def grid_table(lookahead: pd.DataFrame, split: str, *, source: str = "this run")
     return table[several].drop_duplicates(["axis", "series", "x"]).reset_index(drop=True)
 
 
-def comparisons(arms: Sequence[str]) -> list[tuple[str, str]]:
-    """The pairs (a, b) the notebooks report, b against a, among the arms that are there.
-
-    Every arm against zero_shot; each iteration against the one before; each final policy against
-    the first and the last iteration, and webevolver against every other of them; each look-ahead
-    arm against its own policy, and against best-of-k with the same scorer, which imagines nothing.
-    """
-    improved = sorted((a for a in arms if iteration_of(a)), key=iteration_of)
-    wanted = [("zero_shot", arm) for arm in arms]
-    wanted += [(f"self_improve_{iteration_of(arm) - 1}", arm) for arm in improved]
-    final = [arm for arm in arms if arm in FINAL_ARMS]
-    wanted += [(arm, last) for last in final for arm in (*improved[:1], *improved[-1:])]
-    wanted += [(arm, "webevolver") for arm in final]
-    for arm in arms:
-        policy, plus, preset = arm.partition("+")
-        if plus:
-            wanted += [(policy, arm), (f"{policy}+{control_of(preset)}", arm)]
-    there = [(a, b) for a, b in wanted if a != b and a in arms and b in arms]
-    return list(dict.fromkeys(there))
-
-
-def control_of(preset: str) -> str:
-    """The preset with the same scorer that imagines nothing. Source: the presets of params/base.yaml."""
-    by_model = ("webdreamer", "paper", "released_code")
-    return (
-        f"best_of_k_{preset}"
-        if preset in ("expected", "veto", "likelihood")
-        else "best_of_k_llm"
-        if preset in by_model
-        else "best_of_k"
-    )
-
-
 def iteration_of(arm: str) -> int | None:
     """The iteration of a plain policy: 0 of zero_shot, i of self_improve_<i>, None of any other arm."""
     if arm == "zero_shot":
@@ -308,53 +270,6 @@ def agreement(verdicts_a: Sequence[Verdict | None], verdicts_b: Sequence[Verdict
         "precision": wilson(both, both + only_a),
         "recall": wilson(both, both + only_b),
     }
-
-
-def describe_clusters(table: pd.DataFrame, clusters: Clusters = "family") -> list[str]:
-    """What drawing whole clusters does to the intervals of a `success_table` or `paired_table`: a sentence a split."""
-    said = []
-    for split, rows in table[table["n"] > 0].groupby("split", sort=False):
-        least, most = int(rows["clusters"].min()), int(rows["clusters"].max())
-        count = f"{least} to {most}" if least < most else f"{most}"
-        wide = (rows["cluster_high"] - rows["cluster_low"]) / (rows["high"] - rows["low"])
-        change = f"the intervals are {wide.median():.1f} times as wide (median)" if most > 1 else "there is no interval"
-        few = f"; fewer than {FEW_CLUSTERS}, so these are too narrow even then" if 1 < most < FEW_CLUSTERS else ""
-        said.append(f"{split}: over {count} {KINDS[clusters]} instead of episodes {change}{few}.")
-    return said
-
-
-def describe_pair(row: Mapping[str, Any], clusters: Clusters = "family") -> str:
-    """A row of `paired_table` as a sentence, in percentage points; where it is open, with what it could have shown."""
-    n, won, lost = (int(row[key]) for key in ("n", "won", "lost"))
-    if not n:
-        return f"{row['arm_b']} and {row['arm_a']} share no scored episode of {row['split']}."
-    points = 100 * row["difference"]
-    how_far = f"{abs(points):.0f} points {'above' if points > 0 else 'below'}" if row["difference"] else "level with"
-    p = "p < 0.001" if row["p"] < 0.001 else f"p = {row['p']:.3f}"
-    settled = row["low"] > 0 or row["high"] < 0
-    return (
-        f"{row['arm_b']} is {how_far} {row['arm_a']} on {n} held-out episodes of {row['split']} "
-        f"(95% interval {100 * row['low']:.0f} to {100 * row['high']:.0f}, "
-        f"won {won}, lost {lost}, {p}){_by_cluster(row, KINDS[clusters]) if settled else _too_small(won, lost, n)}."
-    )
-
-
-def _too_small(won: int, lost: int, n: int) -> str:
-    """What so many episodes can show, for a pair that is open."""
-    least = 100 * detectable(won, lost, n)
-    shown = f"{least:.0f} points or more, hardly less" if least == least else "no difference"
-    return f"; the interval holds 0, the sign is open: {n} such episodes can show {shown}"
-
-
-def _by_cluster(row: Mapping[str, Any], kind: str) -> str:
-    """Whether a pair that is settled over episodes stays so over whole clusters; nothing where it does."""
-    clusters, low, high = row.get("clusters", 0), row.get("cluster_low", NAN), row.get("cluster_high", NAN)
-    if clusters == 1:
-        return f"; of {kind} there is one, it may hold for no other"
-    if not low <= 0 <= high:
-        return ""
-    few = ", and so few make it too narrow" if clusters < FEW_CLUSTERS else ""
-    return f"; over {clusters:.0f} {kind} the interval is {100 * low:.0f} to {100 * high:.0f} and holds 0{few}"
 
 
 def _succeeded(trajectory: Trajectory) -> bool | None:

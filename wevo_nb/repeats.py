@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from wevo_nb.intervals import NAN, difference_of_rates, mean_interval, paired, wilson
+from wevo_nb.intervals import NAN, mean_interval, paired, wilson
 from wevo_nb.metrics import Clusters, paired_table, success_table
 from wevo_nb.params import flatten
-from wevo_nb.runs import JSONL, StageError, read_json, run_folder, twins
+from wevo_nb.runs import JSONL, StageError, read_json, run_folder
 from wevo_nb.schema import Trajectory
 
 if TYPE_CHECKING:
@@ -25,11 +25,6 @@ BY_RUN = ["run", "seed", "n"]
 RUN_COLUMNS = [*ARM, *BY_RUN, "successes", "rate", "low", "high", "unscored", "low_bound", "high_bound"]
 PAIRED_RUN_COLUMNS = [*PAIR, *BY_RUN, "won", "lost", "difference", "low", "high", "p", "unscored"]
 SPREAD_COLUMNS = ["runs", "mean", "sd", "least", "most", "low", "high", "episode_sd"]
-SEEDS, NAMES = "one arm, two seeds", "one policy, two names"  # where noise is measured
-NOISE_COLUMNS = [
-    "source", "arm_a", "run_a", "arm_b", "run_b", "split", "n", "difference", "low", "high", "episode_sd",
-]  # fmt: skip
-FLOOR_COLUMNS = ["source", "split", "comparisons", "rms", "largest", "episode_rms"]
 
 
 class Repeats(NamedTuple):
@@ -182,18 +177,19 @@ def spread_table(by_run: pd.DataFrame) -> pd.DataFrame:
     for names, group in by_run[by_run["n"] > 0].groupby(about, sort=False):
         told = mean_interval(group[value].tolist())
         told |= {"low": max(told["low"], floor), "high": min(told["high"], 1.0)} if told["runs"] > 2 else {}
-        variances = [_episode_variance(row) for row in group.to_dict("records")]
-        rows.append(dict(zip(about, names, strict=True)) | told | {"episode_sd": _root_mean(variances)})
+        variances = [episode_variance(row) for row in group.to_dict("records")]
+        rows.append(dict(zip(about, names, strict=True)) | told | {"episode_sd": root_mean(variances)})
     return pd.DataFrame(rows, columns=[*about, *SPREAD_COLUMNS])
 
 
-def _episode_variance(row: Mapping[str, Any]) -> float:
+def episode_variance(row: Mapping[str, Any]) -> float:
     """The variance of a rate, or of a paired difference, over n episodes drawn anew."""
     square = (row["won"] + row["lost"]) / row["n"] if "won" in row else row["rate"]
     return (square - row["difference" if "won" in row else "rate"] ** 2) / row["n"]
 
 
-def _root_mean(squares: Sequence[float]) -> float:
+def root_mean(squares: Sequence[float]) -> float:
+    """The root of the mean of squares or variances; nan of none."""
     return (sum(squares) / len(squares)) ** 0.5 if squares else NAN
 
 
@@ -227,77 +223,6 @@ def added_pairs(by_run: pd.DataFrame) -> pd.DataFrame:
     total = by_run.groupby(PAIR, sort=False)[["n", "won", "lost"]].sum().reset_index()
     rest = [paired(row.won, row.lost, row.n) for row in total.itertuples()]
     return total.assign(**{name: [row[name] for row in rest] for name in ("difference", "low", "high", "p")})
-
-
-# -- noise
-
-
-def noise_table(repeats: Repeats) -> pd.DataFrame:
-    """What moves without a cause of interest: NOISE_COLUMNS, one row a comparison and split.
-
-    SEEDS: an arm of one run against itself in another; on different episodes by `intervals.difference_of_rates`,
-    n being the smaller, on shared ones by `intervals.paired`. NAMES: two arms of one run whose policies learned
-    from the very same rows, so that only the rollouts can differ. episode_sd: what drawing episodes gives by itself.
-    """
-    import pandas as pd
-
-    one = runs_table(repeats).to_dict("records")
-    of = lambda row: (row["arm"], row["split"])  # noqa: E731
-    rows = []
-    if not same_episodes(repeats):
-        rows = [_moved(a, b) for a, b in combinations(one, 2) if of(a) == of(b) and a["n"] and b["n"]]
-    else:
-        for a, b in combinations(repeats.found, 2):
-            for arm in repeats.found[a].keys() & repeats.found[b].keys():
-                both = {a: repeats.found[a][arm], b: repeats.found[b][arm]}
-                rows += [{**row, "arm_a": arm, "arm_b": arm} for row in _paired_noise(both, [(a, b)], SEEDS)]
-    for run, found in repeats.found.items():
-        alike = [pair for pair in same_policy(run) if set(pair) <= set(found)]
-        rows += [{**row, "run_a": run, "run_b": run} for row in _paired_noise(found, alike, NAMES)]
-    return pd.DataFrame(rows, columns=NOISE_COLUMNS)
-
-
-def _moved(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict:
-    """A row of `noise_table` from two rows of `runs_table`, on different episodes."""
-    difference, low, high = difference_of_rates(a["successes"], a["n"], b["successes"], b["n"])
-    row = {"source": SEEDS, "arm_a": a["arm"], "run_a": a["run"], "arm_b": b["arm"], "run_b": b["run"]}
-    row |= {"split": a["split"], "n": min(a["n"], b["n"]), "difference": difference, "low": low, "high": high}
-    return row | {"episode_sd": (_episode_variance(a) + _episode_variance(b)) ** 0.5}
-
-
-def _paired_noise(found: Mapping[str, Sequence[Trajectory]], pairs: Iterable[tuple[str, str]], source: str) -> list:
-    """Rows of `noise_table` on the same episodes; the names of `pairs` stand for arms and for runs."""
-    return [
-        {"source": source, "episode_sd": _episode_variance(row) ** 0.5}
-        | {"run_a": row["arm_a"], "run_b": row["arm_b"]}
-        | {key: row[key] for key in ("arm_a", "arm_b", "split", "n", "difference", "low", "high")}
-        for row in paired_table(found, pairs).to_dict("records")
-        if row["n"]
-    ]
-
-
-def same_policy(run: str) -> list[tuple[str, str]]:
-    """Pairs of finished arms of a run that are one policy under two names, alone or with the same look-ahead."""
-    arms = finished_arms(run)
-    ahead = sorted({arm.partition("+")[2] for arm in arms})
-    named = [(f"{a}+{how}", f"{b}+{how}") if how else (a, b) for a, b in twins(run_folder(run)) for how in ahead]
-    return [pair for pair in named if set(pair) <= set(arms)]
-
-
-def noise_floor(noise: pd.DataFrame) -> pd.DataFrame:
-    """`noise_table` in a row a source and split: FLOOR_COLUMNS, the root mean square and the largest difference.
-
-    Arms of one run share a base model and their episodes, so the comparisons of one pair of runs are not so many
-    pieces of evidence.
-    """
-    import pandas as pd
-
-    rows = []
-    for (source, split), group in noise.groupby(["source", "split"], sort=False):
-        gaps = group["difference"].abs()
-        row = {"source": source, "split": split, "comparisons": len(group), "rms": _root_mean(list(gaps**2))}
-        rows.append(row | {"largest": gaps.max(), "episode_rms": _root_mean(list(group["episode_sd"] ** 2))})
-    return pd.DataFrame(rows, columns=FLOOR_COLUMNS)
 
 
 # -- in words
@@ -343,13 +268,3 @@ def describe_signs(by_run: pd.DataFrame, split: str) -> str:
         if len(rows) > 1 and len(signs) == 1 and 0 not in signs:
             kept.append(f"{b} {'above' if 1 in signs else 'below'} {a}")
     return f"{len(kept)} of {several} differences on {split} have one sign in every run: {', '.join(kept) or 'none'}."
-
-
-def describe_noise(row: Mapping[str, Any]) -> str:
-    """A row of `noise_floor` as a sentence, in percentage points."""
-    many = f"root mean square of {row['comparisons']} comparisons, at most {100 * row['largest']:.0f}"
-    return (
-        f"{row['source']} ({row['split']}): {100 * row['rms']:.1f} points apart "
-        f"({many if row['comparisons'] > 1 else '1 comparison'}); other episodes alone give "
-        f"{100 * row['episode_rms']:.1f}."
-    )
