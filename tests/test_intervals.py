@@ -5,7 +5,7 @@ from math import comb, isnan, nan
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest, bootstrap
 from statsmodels.stats.contingency_tables import mcnemar
@@ -72,6 +72,7 @@ def test_paired_at_its_edges():
             intervals.paired(won, lost, 5)
 
 
+@settings(deadline=None)  # the first example imports scipy
 @given(PAIRS)
 def test_p_is_statsmodels_exact_mcnemar(pair):
     won, lost, n = pair
@@ -204,6 +205,7 @@ def test_holm_by_hand():
         intervals.holm([0.5, 1.5])
 
 
+@settings(deadline=None)  # the first example imports scipy
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
 def test_holm_lies_between_p_and_bonferroni_and_keeps_the_order(values):
     corrected = intervals.holm(values)
@@ -300,6 +302,7 @@ def test_the_least_difference_that_n_shows_by_hand():
         intervals.detectable(3, 3, 5)
 
 
+@settings(deadline=None)  # the first example imports scipy
 @given(PAIRS.filter(lambda pair: pair[2] > 6))
 def test_the_least_difference_has_the_power_that_it_claims(pair):
     won, lost, n = pair

@@ -2,10 +2,13 @@
 
 import subprocess
 import sys
+from itertools import product
 from math import isnan
 
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from stand_ins import did, episodes
 
 from wevo_nb import metrics, paper
@@ -66,6 +69,24 @@ def test_paired_table_pairs_on_task_and_seed():
     assert (row["boot_low"], row["boot_high"]) == metrics.paired_bootstrap(2, 1, 5) and isnan(row["detectable"])
     # 5 is a success of b: level with a if a succeeded too, won if a failed; 2 - 1 = 1 beside it, of 6
     assert (row["unscored"], row["low_bound"], row["high_bound"]) == (1, pytest.approx(1 / 6), pytest.approx(2 / 6))
+
+
+def completions(outcomes: str) -> list[str]:
+    """Every way in which the unscored could have been scored."""
+    return ["".join(filled) for filled in product(*["SF" if letter == "U" else letter for letter in outcomes])]
+
+
+@settings(deadline=None)  # the first example imports scipy
+@given(st.lists(st.tuples(*[st.sampled_from("SFU")] * 2), min_size=1, max_size=5))
+def test_the_bounds_are_the_extremes_of_every_way_to_score_the_unscored(pairs):
+    a, b = ("".join(letters) for letters in zip(*pairs, strict=True))
+    by_arm = {"a": episodes("a", a), "b": episodes("b", b)}
+    [row] = metrics.paired_table(by_arm, [("a", "b")]).to_dict("records")
+    gaps = [y.count("S") - x.count("S") for x, y in product(completions(a), completions(b))]
+    assert (row["low_bound"], row["high_bound"]) == pytest.approx((min(gaps) / len(pairs), max(gaps) / len(pairs)))
+    rates = [filled.count("S") / len(a) for filled in completions(a)]
+    one = metrics.success_table(by_arm).iloc[0]
+    assert (one["low_bound"], one["high_bound"]) == pytest.approx((min(rates), max(rates)))
 
 
 def test_holm_counts_every_row_of_the_table():

@@ -83,6 +83,9 @@ def test_runs_that_differ_in_the_seed_alone_are_read_in_the_order_asked_for():
     }
     assert repeats.describe(read) == ["runs: a (seed 1), b (seed 2)"]
     assert [*repeats.read(["b"]).found] == ["b"]  # one run is no fault
+    hashes = repeats.inputs(read)
+    assert [*hashes] == [f"{run}/05_wmla/{name}" for run in "ab" for name in ("zero_shot", "webevolver")]
+    assert hashes["a/05_wmla/zero_shot"] == runs.signature("a", "05_wmla/zero_shot")
 
 
 def test_an_arm_of_which_a_stage_behind_it_was_made_otherwise_is_left_out_and_named():
@@ -400,6 +403,9 @@ def test_notebook_06_over_several_runs_and_over_runs_that_are_not_alike(outputs)
     assert (folder / "figures" / "differences_by_run.png").exists()
     said = runs.read_json(folder / "metrics.json")["takeaways"]
     assert "0 of 1 differences on test_seeds have one sign in every run: none." in said
+    assert runs.read_json(folder / "metrics.json")["runs"] == {"a": 1, "b": 2}
+    drawn = runs.read_json(folder / "figures" / "differences_by_run.json")["inputs"]
+    assert {"a/05_wmla/zero_shot", "b/05_wmla/zero_shot"} <= set(drawn)
 
     arm("c", "zero_shot", 3, solved(30, 100), **{"policy.history": 5})
     arm("d", "zero_shot", 4, solved(30, 100))

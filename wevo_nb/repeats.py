@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from wevo_nb.intervals import NAN, mean_interval, paired, wilson
 from wevo_nb.metrics import Clusters, paired_table, success_table
 from wevo_nb.params import flatten
-from wevo_nb.runs import JSONL, StageError, read_json, run_folder
+from wevo_nb.runs import JSONL, StageError, read_json, run_folder, signature
 from wevo_nb.schema import Trajectory
 
 if TYPE_CHECKING:
@@ -72,6 +72,12 @@ def read(
         for run, names in arms.items()
     }
     return Repeats(seeds, found, left_out, _remarks(arms))
+
+
+def inputs(repeats: Repeats) -> dict[str, str]:
+    """The hash of what each arm put out, by `<run>/05_wmla/<arm>`: what a figure over several runs was made of."""
+    stages = [(run, f"05_wmla/{arm}") for run, found in repeats.found.items() for arm in found]
+    return {f"{run}/{stage}": signature(run, stage) for run, stage in stages}
 
 
 def finished_arms(run: str) -> list[str]:
