@@ -88,3 +88,20 @@ def walk(of: Task, *pages_and_actions, ended="done", reward=None, policy="p", at
         task=of, policy=policy, environment="browser", steps=tuple(steps), final=final, ended=ended,
         verdict=verdict, attempt=attempt,
     )  # fmt: skip
+
+
+def episodes(arm: str, outcomes: str, split: str = "test_seeds", name: str = "click-button") -> list[Trajectory]:
+    """One episode a letter, seeds 0, 1, ...: S, F, U (unscored) or - (no verdict)."""
+    names = {"S": "success", "F": "failure", "U": "unscored"}
+    return [
+        Trajectory(
+            task=Task(suite="miniwob", name=name, seed=seed, split=split),
+            policy=arm,
+            environment="browser",
+            steps=(),
+            final=Observation(text=""),
+            ended="done",
+            verdict=None if letter == "-" else Verdict(outcome=names[letter], judge="reward"),
+        )
+        for seed, letter in enumerate(outcomes)
+    ]

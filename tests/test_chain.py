@@ -48,8 +48,12 @@ def unbroken(tmp_path_factory) -> Path:
 
 def test_the_table_of_results_keeps_its_contract(unbroken):
     success, paired = tables(unbroken).values()
-    assert list(success[0]) == ["arm", "split", "n", "successes", "rate", "low", "high"]
-    assert list(paired[0]) == ["arm_a", "arm_b", "split", "n", "won", "lost", "difference", "low", "high", "p"]
+    care = ["unscored", "low_bound", "high_bound", "clusters", "cluster_low", "cluster_high"]
+    assert list(success[0]) == ["arm", "split", "n", "successes", "rate", "low", "high", *care]
+    assert list(paired[0]) == [
+        "arm_a", "arm_b", "split", "n", "won", "lost", "difference", "low", "high", "p",
+        "p_holm", "boot_low", "boot_high", "detectable", *care,
+    ]  # fmt: skip
     assert [(row["arm"], row["split"]) for row in success] == [
         (a, s) for a in ARMS for s in ("test_seeds", "test_tasks")
     ]

@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import pytest
 
-from wevo_nb import figures, metrics, paper, runs
+from wevo_nb import comparisons, figures, metrics, paper, runs
 from wevo_nb.llm import Usage
 from wevo_nb.params import ROOT, load_params
 from wevo_nb.report_card import COLUMNS
@@ -88,10 +88,12 @@ def frames() -> dict[str, pd.DataFrame]:
     by_arm = {arm: episodes(arm) for arm in SOLVED}
     success = metrics.success_table(by_arm)
     ledger = pd.DataFrame({"task": "login-user", "outcome": ["refused", "accepted"], "n": [30, 10]})
+    paired = metrics.paired_table(by_arm, comparisons.reported(list(SOLVED)))
     cost = {"stage": "03_synthesize", "seconds": 90.0, "peak_memory_mb": 900}
     return {
         "success_by_arm": success,
-        "paired_differences": metrics.paired_table(by_arm, metrics.comparisons(list(SOLVED))),
+        "paired_differences": paired,
+        "differences_by_run": pd.concat([paired.assign(run=run) for run in ("a", "b")], ignore_index=True),
         "iteration_curve": pd.concat([metrics.iteration_table(success), paper.figure_3()], ignore_index=True),
         "paper_table_1": paper.table_1(),
         "trajectory_funnel": pd.DataFrame({"stage": "01", "step": ["sampled", "successes"], "kept": [240, 101]}),
@@ -147,6 +149,19 @@ def test_forest_plot_is_hollow_where_the_interval_holds_zero():
     assert faces == ["#D55E00", "white"]  # +9 of 24; 0 of 24
 
 
+def test_the_runs_of_a_pair_stand_below_one_another_with_a_bar_at_their_mean():
+    rows = [("a", 40, 0.10, 0.02, 0.18), ("b", 60, -0.04, -0.10, 0.02)]
+    frame = pd.DataFrame(rows, columns=["run", "n", "difference", "low", "high"])
+    panel = figures.differences_by_run(frame.assign(arm_a="zero_shot", arm_b="webevolver", split="test_seeds")).axes[0]
+    points = [bar.lines[0] for bar in panel.containers]
+    assert [point.get_xdata()[0] for point in points] == [10, -4]
+    assert points[0].get_ydata()[0] < 0 < points[1].get_ydata()[0]  # the axis points down
+    assert [point.get_markerfacecolor() for point in points] == ["#D55E00", "white"]  # off 0, and not
+    assert any(line.get_xdata() == pytest.approx([3, 3]) for line in panel.lines if len(line.get_xdata()) == 2)
+    assert "+3, n = 40+60" in [text.get_text() for text in panel.texts]
+    assert "from above: a, b" in panel.get_xlabel()
+
+
 def test_a_method_has_one_colour_under_our_name_and_the_papers():
     for arm, method in paper.METHODS.items():
         assert figures.colour(arm) == figures.colour(method), arm
@@ -178,10 +193,11 @@ def test_notebook_06_on_a_half_finished_run_and_again_when_it_is_whole(tmp_path,
     whole = analyse()
     assert whole["arms"] == list(SOLVED) and not set(whole["missing"]) & set(SOLVED)
     success = pd.read_csv(stage / "tables" / "success.csv")
-    assert list(success.columns) == ["arm", "split", "n", "successes", "rate", "low", "high"]
+    assert list(success.columns) == [*metrics.SUCCESS_COLUMNS, *metrics.CARE_COLUMNS]
     assert success[success["split"] == "test_seeds"]["successes"].tolist() == [6, 12, 12, 15, 16, 14]
     paired = pd.read_csv(stage / "tables" / "paired.csv").set_index(["arm_a", "arm_b", "split"])
-    assert ",".join(paired.reset_index().columns) == "arm_a,arm_b,split,n,won,lost,difference,low,high,p"
+    paired_columns = [*metrics.PAIRED_COLUMNS, *metrics.TEST_COLUMNS, *metrics.CARE_COLUMNS]
+    assert list(paired.reset_index().columns) == paired_columns
     row = paired.loc[("webevolver+best_of_k", "webevolver+wmla_d1", "test_seeds")]
     assert (row["n"], row["won"], row["lost"]) == (24, 2, 0)
     drawn = {path.stem for path in (stage / "figures").glob("*.png")}

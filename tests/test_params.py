@@ -97,6 +97,19 @@ def test_a_value_out_of_range_names_key_value_and_layer(overrides, message):
         load_params("demo", overrides)
 
 
+def test_runs_to_be_analysed_are_folder_names_each_once():
+    asked = load_params("demo", {"analysis.runs": ["demo", "demo-1"]}).params.analysis
+    assert (asked.runs, asked.clusters) == (("demo", "demo-1"), "family")
+    assert load_params("demo").params.analysis.runs == ()
+    for runs, message in (
+        (["a", "b", "a"], "analysis .*runs names a twice: a run is evidence once"),
+        (["../elsewhere"], r"analysis\.runs\.0 is '../elsewhere'"),
+        ("demo", "analysis.runs is 'demo'"),
+    ):
+        with pytest.raises(ParamsError, match=message):
+            load_params("demo", {"analysis.runs": runs})
+
+
 def test_every_fault_is_told_at_once():
     with pytest.raises(ParamsError) as caught:
         load_params("demo", {"wmla.k": 1, "iterations": 0})

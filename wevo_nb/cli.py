@@ -270,7 +270,7 @@ def show_results(run: str, planned: list[chain.Planned]):
     console.print("results", style="bold")
     console.print(Text(f"  {table}"))
     with table.open() as file:
-        heading, *rows = csv.reader(file)
+        heading, *rows = (row[:7] for row in csv.reader(file))  # the rate; its bounds and clusters are in the file
     shown = Table(*heading, box=None, header_style="bold")
     for row in rows:
         shown.add_row(*[f"{float(cell):.3f}" if "." in cell and cell[:1].isdigit() else cell for cell in row])

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from wevo_nb.metrics import NAN, Z95, wilson
+from wevo_nb.intervals import NAN, Z95, wilson
 from wevo_nb.observation import parse_page
 from wevo_nb.schema import Task, Trajectory
 

@@ -137,6 +137,30 @@ def paired_differences(frame: pd.DataFrame) -> Figure:
 
 
 @_styled
+def differences_by_run(frame: pd.DataFrame) -> Figure:
+    """Paired differences, the runs of a pair one below the other, a bar at the mean. `repeats.paired_runs_table`."""
+    pairs = list(dict.fromkeys(zip(frame["arm_b"], frame["arm_a"], strict=True)))
+    named = list(dict.fromkeys(frame["run"]))
+    height = 1.8 + (0.2 + 0.16 * len(named)) * len(pairs)
+    figure, panels = _panels(frame["split"], (10.5, height), sharey=True, sharex=True)
+    for split, panel in panels.items():
+        _rows(panel, [f"{b}  against  {a}" for b, a in pairs])
+        panel.axvline(0, color="black", linewidth=1)
+        for (b, a), rows in frame[(frame["split"] == split) & (frame["n"] > 0)].groupby(["arm_b", "arm_a"], sort=False):
+            y, mean = pairs.index((b, a)), 100 * rows["difference"].mean()
+            panel.plot([mean, mean], [y - 0.42, y + 0.42], color="black", linewidth=2, alpha=0.5)
+            for row in rows.itertuples():
+                place = y + 0.7 * ((named.index(row.run) + 0.5) / len(named) - 0.5)
+                _interval(panel, place, row.difference, row.low, row.high, colour(b), hollow=row.low <= 0 <= row.high)
+            _note(panel, y, f"{mean:+.0f}, n = {'+'.join(str(n) for n in rows['n'])}".replace("-", "\N{MINUS SIGN}"))
+        panel.set_xlabel(
+            "difference (points, 95% interval);\nright of 0: the arm named first is better\n"
+            f"from above: {', '.join(named)}; bar: mean"
+        )
+    return figure
+
+
+@_styled
 def iteration_curve(frame: pd.DataFrame) -> Figure:
     """Success over iterations, this run left, the paper right. Frame: `metrics.iteration_table` on `paper.figure_3`."""
     halves = [[part for _, part in half.groupby("benchmark", sort=False)] for _, half in frame.groupby("reported")]

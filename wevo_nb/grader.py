@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from wevo_nb.free_walks import Walked
+from wevo_nb.intervals import paired
 from wevo_nb.llm import Model, Reply, Request, read_json
-from wevo_nb.metrics import paired
 from wevo_nb.observation import bodies_of
 from wevo_nb.params import PolicyParams
 from wevo_nb.policies import decision_of, valid_replies
@@ -229,7 +229,7 @@ async def choose_action(model: Model, choices: Sequence[Choice], outcomes: Mappi
     `outcomes` holds for each of `Choice.situations` what comes of it, e.g. `predicted_text`. A choice
     with an outcome missing is not asked: the only one told would give itself away. One of which
     either reply cannot be read is unscored. Both ways are compared on the same choices: the gain is
-    their difference, with the interval of `metrics.paired`; chance is what guessing would get.
+    their difference, with the interval of `intervals.paired`; chance is what guessing would get.
     """
     whole = [c for c in choices if all(situation in outcomes for situation in c.situations)]
     asked = {}

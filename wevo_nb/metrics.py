@@ -1,125 +1,87 @@
 """Numbers with their uncertainty: success rates, paired comparisons, a judge against the truth.
 
 Reads trajectories and verdicts (schema.py), returns tables; writes nothing. A rate is a fraction
-in 0..1 and never stands without its n and its 95% interval. Two arms are compared on the same
-task and seed, never by their two rates. Notebooks 01, 02, 05 and 06. Paper: section 4, Table 1.
+in 0..1 and never stands without its n and its 95% interval (intervals.py). Two arms are compared on
+the same task and seed, never by their two rates. Notebooks 01, 02, 05 and 06. Paper: section 4, Table 1.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from wevo_nb.params import FINAL_ARMS
+from wevo_nb.intervals import (
+    NAN,
+    cluster_bootstrap,
+    detectable,
+    holm,
+    paired,
+    paired_bootstrap,
+    unscored_bounds,
+    wilson,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from wevo_nb.params import Arm
-    from wevo_nb.schema import Trajectory, Verdict
+    from wevo_nb.schema import Task, Trajectory, Verdict
+
+Clusters = Literal["family", "site"]
 
 SPLITS = ("test_seeds", "test_tasks", "test_sites")  # the order of every table; other splits follow
 SUCCESS_COLUMNS = ["arm", "split", "n", "successes", "rate", "low", "high"]
 PAIRED_COLUMNS = ["arm_a", "arm_b", "split", "n", "won", "lost", "difference", "low", "high", "p"]
+# More of a pair: p corrected for the table, the paired bootstrap, the least difference that it could have shown.
+TEST_COLUMNS = ["p_holm", "boot_low", "boot_high", "detectable"]
+# What both tables end with: episodes that nobody scored, the result had these all failed or all succeeded, and the
+# interval over whole task families or sites.
+CARE_COLUMNS = ["unscored", "low_bound", "high_bound", "clusters", "cluster_low", "cluster_high"]
 LOOKAHEAD_COLUMNS = [
     "policy", "preset", "k", "depth", "split", "n", "rate", "low", "high", "calls", "tokens", "seconds",
     "model_seconds", "steps", "decisions", "overruled", "fell_back",
 ]  # fmt: skip
 GRID_COLUMNS = ["source", "axis", "series", "x", "n", "rate", "low", "high"]
-NAN = float("nan")
-Z95 = 1.959964  # standard normal quantile of a two-sided 95% interval
 
 
-def wilson(successes: float, n: float) -> tuple[float, float, float]:
-    """(rate, low, high), fractions: the Wilson 95% interval of `successes` out of `n`; nan where n is 0.
+def success_table(
+    trajectories_by_arm: Mapping[str, Iterable[Trajectory]], clusters: Clusters = "family"
+) -> pd.DataFrame:
+    """One row an arm and split: SUCCESS_COLUMNS and CARE_COLUMNS (rates, intervals and bounds are fractions).
 
-    Source: Wilson 1927; advised at every n, 0 and n successes included, by Brown, Cai and
-    DasGupta 2001, Statistical Science 16(2). Raises ValueError unless 0 <= successes <= n.
+    An episode without a verdict, or with an unscored one, is no failure: it is left out of n and counted in
+    `unscored`; low_bound and high_bound are the rate had all of these failed or succeeded. low and high are over
+    episodes, cluster_low and cluster_high over as many `clusters` drawn whole: task families (a task without a site
+    is its family's in both cases) or sites.
     """
-    if not 0 <= successes <= n:
-        raise ValueError(f"{successes} successes out of {n}: give a count between 0 and n")
-    if n == 0:
-        return NAN, NAN, NAN
-    from statsmodels.stats.proportion import proportion_confint
+    import pandas as pd
 
-    low, high = proportion_confint(successes, n, alpha=0.05, method="wilson")
-    rate = successes / n
-    return rate, min(max(float(low), 0.0), rate), max(min(float(high), 1.0), rate)
-
-
-def paired(won: int, lost: int, n: int) -> dict[str, float]:
-    """How much better b is than a on the same n episodes: difference, low, high (fractions), p.
-
-    `won` episodes succeed with b alone, `lost` ones with a alone. The interval is the adjusted
-    Wald one (half an episode added to each cell of the 2 x 2 table) of Agresti and Min 2005,
-    Statistics in Medicine 24(5); p is the exact, two-sided McNemar test: under no difference an
-    episode that only one of the two solves is a fair coin. All nan where n is 0.
-    Raises ValueError where the counts do not fit n.
-    """
-    if min(won, lost) < 0 or won + lost > n:
-        raise ValueError(f"won {won} and lost {lost} of {n}: both are counts, and together at most n")
-    if n == 0:
-        return {"difference": NAN, "low": NAN, "high": NAN, "p": NAN}
-    from scipy.stats import binomtest
-
-    b, c, total = won + 0.5, lost + 0.5, n + 2
-    centre = (b - c) / total
-    half = Z95 * (b + c - (b - c) ** 2 / total) ** 0.5 / total
-    p = float(binomtest(won, won + lost, 0.5).pvalue) if won + lost else 1.0
-    return {"difference": (won - lost) / n, "low": max(centre - half, -1.0), "high": min(centre + half, 1.0), "p": p}
-
-
-def success_table(trajectories_by_arm: Mapping[str, Iterable[Trajectory]]) -> pd.DataFrame:
-    """One row an arm and split: arm, split, n, successes, rate, low, high (rates are fractions).
-
-    An episode without a verdict, or with an unscored one, is no failure: it is left out of n
-    and counted by `unscored_count`.
-    """
-    return _rates(trajectories_by_arm, lambda t: t.task.split, "split")[SUCCESS_COLUMNS]
+    rows = []
+    for arm, trajectories in trajectories_by_arm.items():
+        for split, group in _grouped(different(trajectories), lambda t: t.task.split).items():
+            scored = [(cluster_of(t.task, clusters), done) for t in group if (done := _succeeded(t)) is not None]
+            won, n = sum(done for _, done in scored), len(scored)
+            care = _care(scored, len(group) - n, unscored_bounds(won, n, len(group) - n))
+            rows.append((arm, split, n, won, *wilson(won, n), *care))
+    return pd.DataFrame(rows, columns=[*SUCCESS_COLUMNS, *CARE_COLUMNS])
 
 
 def task_table(trajectories_by_arm: Mapping[str, Iterable[Trajectory]]) -> pd.DataFrame:
     """One row a task and arm: task, arm, split, n, successes, rate, low, high."""
-    table = _rates(trajectories_by_arm, lambda t: (t.task.split, t.task.name), "key")
-    table["split"] = [key[0] for key in table["key"]]
-    table["task"] = [key[1] for key in table["key"]]
-    return table[["task", *SUCCESS_COLUMNS]]
-
-
-LOSSES = ("wrong action", "unread reply", "no progress", "out of steps", "environment")
-
-
-def cause_of_loss(trajectory: Trajectory) -> str | None:
-    """Where a judged episode was lost, one of LOSSES; None where it was not.
-
-    environment: the site or the browser broke off or shut the agent out. unread reply: at least
-    half of the replies held no action. no progress: at least half of the actions changed nothing
-    or could not be done. wrong action: the page or the answer said so. out of steps: none of these.
-    """
-    if trajectory.broken:
-        return "environment"
-    if trajectory.verdict is None or trajectory.verdict.outcome != "failure":
-        return None
-    transitions = trajectory.transitions()
-    unread = sum(step.decision.action is None for _, step, _ in transitions)
-    idle = sum(not s.valid or (s.observation.text == after.text and not after.done) for _, s, after in transitions)
-    if 2 * unread >= max(1, len(transitions)):
-        return "unread reply"
-    if trajectory.final.done:
-        return "wrong action"
-    return "no progress" if 2 * idle >= len(transitions) or trajectory.ended == "stuck" else "out of steps"
-
-
-def losses(trajectories: Iterable[Trajectory]) -> pd.DataFrame:
-    """How many episodes were lost in which way: cause, episodes, share of all episodes."""
     import pandas as pd
 
-    everything = list(trajectories)
-    causes = [cause_of_loss(t) for t in everything]
-    rows = [{"cause": cause, "episodes": causes.count(cause)} for cause in LOSSES]
-    table = pd.DataFrame(rows)
-    return table.assign(share=table["episodes"] / max(1, len(everything)))
+    rows = []
+    for arm, trajectories in trajectories_by_arm.items():
+        for (split, task), group in _grouped(different(trajectories), lambda t: (t.task.split, t.task.name)).items():
+            scored = [done for t in group if (done := _succeeded(t)) is not None]
+            rows.append((task, arm, split, len(scored), sum(scored), *wilson(sum(scored), len(scored))))
+    return pd.DataFrame(rows, columns=["task", *SUCCESS_COLUMNS])
+
+
+def cluster_of(task: Task, clusters: Clusters) -> str:
+    """The cluster of a task, whose episodes resemble each other: its family (`name`), or its site if it has one."""
+    return task.site or task.name if clusters == "site" else task.name
 
 
 def unscored_count(trajectories_by_arm: Mapping[str, Iterable[Trajectory]]) -> pd.DataFrame:
@@ -135,13 +97,17 @@ def unscored_count(trajectories_by_arm: Mapping[str, Iterable[Trajectory]]) -> p
 
 
 def paired_table(
-    trajectories_by_arm: Mapping[str, Iterable[Trajectory]], pairs: Iterable[tuple[str, str]]
+    trajectories_by_arm: Mapping[str, Iterable[Trajectory]],
+    pairs: Iterable[tuple[str, str]],
+    clusters: Clusters = "family",
 ) -> pd.DataFrame:
-    """One row a pair (a, b) and split, b against a: arm_a, arm_b, split, n, won, lost, difference, low, high, p.
+    """One row a pair (a, b) and split, b against a: PAIRED_COLUMNS, TEST_COLUMNS and CARE_COLUMNS, in fractions.
 
-    n counts the (task name, seed) that both arms ran and scored; `won`: b succeeded where a
-    failed. p is not adjusted for the number of pairs. Raises ValueError for an arm that is not
-    there, and where an arm holds the same task and seed twice.
+    n counts the (task name, seed) that both arms ran and scored; `won`: b succeeded where a failed. low, high and p
+    are those of `intervals.paired`, p_holm is p corrected for all rows of this table, boot_low and boot_high are the
+    paired bootstrap, detectable the least difference that such a row could have shown; CARE_COLUMNS as in
+    `success_table`: low_bound is the difference had every unscored episode of b failed and of a succeeded. Raises
+    ValueError for an arm that is not there, and where an arm holds the same task and seed twice.
     """
     import pandas as pd
 
@@ -154,11 +120,32 @@ def paired_table(
     for a, b in pairs:
         for split in _ordered({split for arm in (a, b) for split in outcomes[arm]}):
             of_a, of_b = outcomes[a].get(split, {}), outcomes[b].get(split, {})
-            both = [(of_a[key], of_b[key]) for key in of_a.keys() & of_b.keys()]
-            won, lost = both.count((False, True)), both.count((True, False))
-            counts = {"arm_a": a, "arm_b": b, "split": split, "n": len(both), "won": won, "lost": lost}
-            rows.append(counts | paired(won, lost, len(both)))
-    return pd.DataFrame(rows, columns=PAIRED_COLUMNS)
+            both = [(cluster_of(of_a[key][0], clusters), of_a[key][1], of_b[key][1]) for key in of_a if key in of_b]
+            rows.append({"arm_a": a, "arm_b": b, "split": split} | _pair(both))
+    table = pd.DataFrame(rows, columns=[*PAIRED_COLUMNS, *TEST_COLUMNS, *CARE_COLUMNS])
+    return table.assign(p_holm=holm(table["p"]))
+
+
+def _pair(both: Sequence[tuple[str, bool | None, bool | None]]) -> dict[str, float]:
+    """A row of `paired_table` from the cluster and the two outcomes of each episode; None: not scored."""
+    scored = [(cluster, int(b) - int(a)) for cluster, a, b in both if None not in (a, b)]
+    gains = [gain for _, gain in scored]
+    won, lost, n = gains.count(1), gains.count(-1), len(gains)
+    as_if = lambda a, b: sum((b if y is None else int(y)) - (a if x is None else int(x)) for _, x, y in both)  # noqa: E731
+    bounds = [as_if(*ends) / len(both) if both else NAN for ends in ((1, 0), (0, 1))]
+    boot_low, boot_high = paired_bootstrap(won, lost, n)
+    row = {"n": n, "won": won, "lost": lost, "boot_low": boot_low, "boot_high": boot_high}
+    row |= paired(won, lost, n) | {"detectable": detectable(won, lost, n)}
+    return row | dict(zip(CARE_COLUMNS, _care(scored, len(both) - n, bounds), strict=True))
+
+
+def _care(scored: Sequence[tuple[str, float]], unscored: int, bounds: Sequence[float]) -> tuple:
+    """The values of CARE_COLUMNS, from the cluster and the value of each scored episode."""
+    clusters: dict[str, list[float]] = {}
+    for cluster, value in scored:
+        clusters.setdefault(cluster, []).append(value)
+    totals, sizes = [sum(values) for values in clusters.values()], [len(values) for values in clusters.values()]
+    return unscored, *bounds, len(clusters), *cluster_bootstrap(totals, sizes)
 
 
 def lookahead_table(trajectories_by_arm: Mapping[str, Iterable[Trajectory]], arms: Iterable[Arm]) -> pd.DataFrame:
@@ -211,39 +198,6 @@ def grid_table(lookahead: pd.DataFrame, split: str, *, source: str = "this run")
     table = pd.DataFrame(rows, columns=[*GRID_COLUMNS[1:]]).assign(source=source)[GRID_COLUMNS]
     several = table.groupby(["axis", "series"])["x"].transform("nunique") > 1
     return table[several].drop_duplicates(["axis", "series", "x"]).reset_index(drop=True)
-
-
-def comparisons(arms: Sequence[str]) -> list[tuple[str, str]]:
-    """The pairs (a, b) the notebooks report, b against a, among the arms that are there.
-
-    Every arm against zero_shot; each iteration against the one before; each final policy against
-    the first and the last iteration, and webevolver against every other of them; each look-ahead
-    arm against its own policy, and against best-of-k with the same scorer, which imagines nothing.
-    """
-    improved = sorted((a for a in arms if iteration_of(a)), key=iteration_of)
-    wanted = [("zero_shot", arm) for arm in arms]
-    wanted += [(f"self_improve_{iteration_of(arm) - 1}", arm) for arm in improved]
-    final = [arm for arm in arms if arm in FINAL_ARMS]
-    wanted += [(arm, last) for last in final for arm in (*improved[:1], *improved[-1:])]
-    wanted += [(arm, "webevolver") for arm in final]
-    for arm in arms:
-        policy, plus, preset = arm.partition("+")
-        if plus:
-            wanted += [(policy, arm), (f"{policy}+{control_of(preset)}", arm)]
-    there = [(a, b) for a, b in wanted if a != b and a in arms and b in arms]
-    return list(dict.fromkeys(there))
-
-
-def control_of(preset: str) -> str:
-    """The preset with the same scorer that imagines nothing. Source: the presets of params/base.yaml."""
-    by_model = ("webdreamer", "paper", "released_code")
-    return (
-        f"best_of_k_{preset}"
-        if preset in ("expected", "veto", "likelihood")
-        else "best_of_k_llm"
-        if preset in by_model
-        else "best_of_k"
-    )
 
 
 def iteration_of(arm: str) -> int | None:
@@ -318,21 +272,6 @@ def agreement(verdicts_a: Sequence[Verdict | None], verdicts_b: Sequence[Verdict
     }
 
 
-def describe_pair(row: Mapping[str, Any]) -> str:
-    """A row of `paired_table` as a sentence, in percentage points."""
-    if not row["n"]:
-        return f"{row['arm_b']} and {row['arm_a']} share no scored episode of {row['split']}."
-    points = 100 * row["difference"]
-    how_far = f"{abs(points):.0f} points {'above' if points > 0 else 'below'}" if row["difference"] else "level with"
-    p = "p < 0.001" if row["p"] < 0.001 else f"p = {row['p']:.3f}"
-    settled = "" if row["low"] > 0 or row["high"] < 0 else "; the interval holds 0, the sign is open"
-    return (
-        f"{row['arm_b']} is {how_far} {row['arm_a']} on {row['n']} held-out episodes of {row['split']} "
-        f"(95% interval {100 * row['low']:.0f} to {100 * row['high']:.0f}, "
-        f"won {row['won']}, lost {row['lost']}, {p}){settled}."
-    )
-
-
 def _succeeded(trajectory: Trajectory) -> bool | None:
     """None: not scored."""
     verdict = trajectory.verdict
@@ -367,29 +306,14 @@ def _ordered(keys: Iterable) -> list:
     return sorted(keys, key=lambda key: (SPLITS.index(first(key)) if first(key) in SPLITS else len(SPLITS), key))
 
 
-def _rates(trajectories_by_arm: Mapping[str, Iterable[Trajectory]], key, name: str) -> pd.DataFrame:
-    """One row an arm and key, with the rate of success over the scored episodes."""
-    import pandas as pd
-
-    rows = []
-    for arm, trajectories in trajectories_by_arm.items():
-        for value, group in _grouped(different(trajectories), key).items():
-            scored = [outcome for t in group if (outcome := _succeeded(t)) is not None]
-            rows.append((arm, value, len(scored), sum(scored), *wilson(sum(scored), len(scored))))
-    return pd.DataFrame(rows, columns=["arm", name, *SUCCESS_COLUMNS[2:]])
-
-
-def _outcomes(arm: str, trajectories: Iterable[Trajectory]) -> dict[str, dict[tuple[str, int], bool]]:
-    """Success by split, then by (task name, seed); repeats and unscored episodes left out."""
-    outcomes: dict[str, dict[tuple[str, int], bool]] = {}
+def _outcomes(arm: str, trajectories: Iterable[Trajectory]) -> dict[str, dict[tuple[str, int], tuple]]:
+    """(task, success or None) by split, then by (task name, seed); repeats left out, None: not scored."""
+    outcomes: dict[str, dict[tuple[str, int], tuple]] = {}
     everything, seen = list(trajectories), set()
     for key in ((t.task.name, t.task.seed) for t in everything):
         if key in seen:
             raise ValueError(f"{arm} holds {key[0]}, seed {key[1]}, twice: keep one episode a task and seed to pair it")
         seen.add(key)
-    for trajectory in different(everything):
-        succeeded = _succeeded(trajectory)
-        if succeeded is not None:
-            key = (trajectory.task.name, trajectory.task.seed)
-            outcomes.setdefault(trajectory.task.split, {})[key] = succeeded
+    for one in different(everything):
+        outcomes.setdefault(one.task.split, {})[one.task.name, one.task.seed] = one.task, _succeeded(one)
     return outcomes

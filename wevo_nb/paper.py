@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wevo_nb.metrics import wilson
+from wevo_nb.intervals import wilson
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -374,6 +374,20 @@ class WMLAParams(LookAheadParams):
         return self
 
 
+class AnalysisParams(Section):
+    """What notebook 06 reads beside its own run, and what it takes for one piece of evidence."""
+
+    runs: tuple[Annotated[str, Field(pattern=r"^[\w-][\w.-]*$")], ...]
+    clusters: Literal["family", "site"]
+
+    @model_validator(mode="after")
+    def _a_run_once(self):
+        twice = sorted({run for run in self.runs if self.runs.count(run) > 1})
+        if twice:
+            raise ValueError(f"runs names {', '.join(twice)} twice: a run is evidence once")
+        return self
+
+
 class Params(Section):
     """A whole profile. Sections are named after the stage or part that reads them."""
 
@@ -393,6 +407,7 @@ class Params(Section):
     synthesize: SynthesizeParams
     sft: PolicySFTParams
     wmla: WMLAParams
+    analysis: AnalysisParams
 
     def arms(self) -> tuple[str, ...]:
         """The arms of notebook 05, in the order of the tables."""

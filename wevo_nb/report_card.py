@@ -34,7 +34,7 @@ from typing import NamedTuple
 
 from wevo_nb.facts import facts_of, facts_on, facts_shown, with_parts
 from wevo_nb.free_walks import Predict, Walked
-from wevo_nb.metrics import wilson
+from wevo_nb.intervals import wilson
 from wevo_nb.observation import CLICKABLE, bodies_of, changed_bodies, parse_page
 from wevo_nb.schema import Action, Observation
 from wevo_nb.targets import AFTERWARDS, WORDS

@@ -161,7 +161,7 @@ def truth_by_threshold(replayed: Sequence[tuple[float, bool]]) -> list[dict]:
 
     Columns TRUTH_COLUMNS; `rate` with its 95% interval is a fraction.
     """
-    from wevo_nb.metrics import wilson
+    from wevo_nb.intervals import wilson
 
     rows = []
     for threshold in THRESHOLDS:
