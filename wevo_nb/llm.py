@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -30,6 +29,7 @@ class Request(Record):
     messages: tuple[dict[str, str], ...]
     choices: tuple[str, ...] | None = None  # the reply is one of these
     grammar: str | None = None  # GBNF or EBNF, as the endpoint reads it
+    json_schema: dict | None = None  # of a JSON reply; where the engine cannot be bound, for the reader to check
     n: int = 1
     temperature: float = 0.0
     max_tokens: int = 256
@@ -41,7 +41,8 @@ class Reply(Record):
     """One answer. `logprobs`: of each choice, normalised over them, where the engine knows it."""
 
     text: str
-    finish: Literal["stop", "length", "failed"] = "stop"  # failed: one of several calls, the others came through
+    # filtered: by the endpoint's own rules; failed: one of several calls, the others came through
+    finish: Literal["stop", "length", "filtered", "failed"] = "stop"
     logprobs: tuple[float, ...] | None = None
 
 
@@ -107,13 +108,18 @@ class CallFailed(ModelError):
     """One call that a model which is there did not answer, retries included."""
 
 
-def read_json(reply: Reply) -> object:
-    """What a reply says in JSON, fenced or not; None where it is cut off or no JSON."""
-    text = re.sub(r"^```(?:json)?|```$", "", reply.text.strip()).strip()
-    try:
-        return json.loads(text) if reply.finish == "stop" else None
-    except (ValueError, RecursionError):  # the latter: brackets within brackets without end
-        return None
+class CallRefused(CallFailed):
+    """A call that a server will not take as it is: too long for its model, or against its rules."""
+
+
+def object_schema(**properties: dict) -> dict:
+    """The JSON schema of an object with just these properties, in the form that strict servers ask for."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
 
 
 async def ask(model: Model, request: Request) -> Reply:
@@ -213,7 +219,8 @@ class EndpointModel:
             # The body as it is: the typed call spends a third of its own time on looking at every key.
             answer = await self.client.post("/chat/completions", cast_to=ChatCompletion, body=body)
         except OpenAIError as problem:
-            raise CallFailed(f"{self.name} at {self.role.url}: {problem}") from problem
+            kind = CallRefused if getattr(problem, "status_code", None) in (400, 413, 422) else CallFailed
+            raise kind(f"{self.name} at {self.role.url}: {problem}") from problem
         if not answer.choices:
             raise CallFailed(f"{self.name} at {self.role.url}: an answer without a choice")
         replies = [self._read(request, choice) for choice in answer.choices]
@@ -231,6 +238,8 @@ class EndpointModel:
         extra: dict = {}
         if request.messages[-1]["role"] == "assistant":
             extra |= {"add_generation_prompt": False, "continue_final_message": True}
+        if request.json_schema is not None:
+            return extra | self._bound_to(request.json_schema)
         if request.choices is None and request.grammar is None:
             return extra
         match self.role.constraint:
@@ -241,21 +250,26 @@ class EndpointModel:
                 rule = "root ::= " + " | ".join(json.dumps(c, ensure_ascii=False) for c in request.choices or ())
                 return extra | {"grammar": request.grammar or rule}
             case "json_schema" if request.choices:
-                schema = {
-                    "type": "object",
-                    "properties": {"reply": {"enum": list(request.choices)}},
-                    "required": ["reply"],
-                }
-                form = {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema, "strict": True}}
-                return extra | {"response_format": form}
+                return extra | self._bound_to(object_schema(reply={"type": "string", "enum": list(request.choices)}))
             case kind:
                 raise ModelError(
                     f"roles.*.constraint is {kind}: it cannot bind the replies of "
                     f"{self.name}; take another kind, or policy.reply: generate"
                 )
 
+    def _bound_to(self, schema: dict) -> dict:
+        match self.role.constraint:
+            case "structured_outputs":
+                return {"structured_outputs": {"json": schema}}
+            case "json_schema" | "grammar":  # llama.cpp takes both
+                form = {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema, "strict": True}}
+                return {"response_format": form}
+        return {}
+
     def _read(self, request: Request, choice) -> Reply:
         text = choice.message.content or ""
+        if choice.finish_reason == "content_filter" or choice.message.refusal:
+            return Reply(text=text or choice.message.refusal or "", finish="filtered")
         if not text.strip() or choice.finish_reason == "length":  # empty or cut off: for the reader to leave unscored
             return Reply(text=text, finish="length")
         if request.choices and self.role.constraint == "json_schema":
