@@ -27,7 +27,7 @@ def episodes(*told: tuple[bool, str, str]) -> list[Trajectory]:
 
 
 OWN, RANDOM = "policy_0", "random"
-# Own: 3 true, 2 of them accepted; 4 false, 3 accepted; 1 unscored. The explorer's: 1 true, accepted; 5 false, 1 accepted.
+# Own: 3 true, 2 accepted; 4 false, 3 accepted; 1 unscored. The explorer: 1 true, accepted; 5 false, 1 accepted.
 JUDGED = episodes(
     (True, S, OWN), (True, S, OWN), (True, F, OWN), (False, S, OWN), (False, S, OWN), (False, S, OWN), (False, F, OWN),
     (False, U, OWN), (True, S, RANDOM), (False, S, RANDOM), *[(False, F, RANDOM)] * 4,

@@ -35,6 +35,7 @@ SAID = {
     "false_success_others": "other failures accepted",
     "unscored": "unscored",
 }
+BY_RULE = {"reward": "judged by the pages' own reward, the truth", "answer": "judged by the published answers"}
 
 Pair = tuple[Trajectory, bool | None]
 
@@ -171,6 +172,19 @@ def describe(rows: Sequence[Mapping]) -> str:
         key = (row["stage"], row["judge"], row["model"], row["prompt"])
         judges.setdefault(key, {})[row["metric"]] = row
     return "\n".join(_sentence(key, found) for key, found in judges.items()) or UNKNOWN
+
+
+def beside(judge: str, rows: Sequence[Mapping]) -> str:
+    """What stands beside every number that a judge made: what it is worth."""
+    return BY_RULE.get(judge) or describe([row for row in rows if row["judge"] == judge])
+
+
+def lives_on(judge: str, rows: Sequence[Mapping]) -> str:
+    """The precision on which rejection sampling by this judge lives: what is missing to all of it is false data."""
+    found = [row for row in rows if row["judge"] == judge and row["metric"] == "precision" and row["n"]]
+    if judge in BY_RULE or not found:
+        return f"Of what is kept: {beside(judge, [])}"
+    return f"What is kept lives on the precision of judge {judge}: {'; '.join(map(_counted, found))} accepted are true."
 
 
 def _sentence(key: tuple, found: Mapping[str, Mapping]) -> str:

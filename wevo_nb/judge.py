@@ -323,15 +323,13 @@ async def judge_all(judge: Judge, trajectories: Sequence[Trajectory], sink: JSON
     return [judged[i] if i in judged else sink.records[t.key] for i, t in enumerate(trajectories)]
 
 
-def judged_file(judge: str) -> str:
-    """The file in a collection's folder that holds what a judge by a model, or by answers, said."""
-    return f"{judge}_judge.jsonl"
+def judged_file(folder: Path, judge: str) -> JSONL | None:
+    """What a judge by a model, or by answers, said of a collection; None for the reward, which is read anew."""
+    return None if judge == "reward" else JSONL(folder / f"{judge}_judge.jsonl", Trajectory)
 
 
 async def as_collected(folder: Path, params: Params) -> list[Trajectory]:
     """The episodes of a collection's folder with the verdicts that it went by, those of collect.judge."""
     episodes = JSONL(folder / "trajectories.jsonl", Trajectory).values()
-    if params.collect.judge == "reward":
-        return await judge_all(RewardJudge(), episodes)
-    judged = JSONL(folder / judged_file(params.collect.judge), Trajectory)
-    return [judged.records[t.key] for t in episodes]
+    judged = judged_file(folder, params.collect.judge)
+    return await judge_all(RewardJudge(), episodes) if judged is None else [judged.records[t.key] for t in episodes]
