@@ -8,8 +8,19 @@ from math import isnan
 import pytest
 from stand_ins import FORM, SMOKE, task, walk
 
-from wevo_nb import calibration
-from wevo_nb.calibration import COLUMNS, UNKNOWN, calibrate, describe, of_dreams, of_run, to_judge, truth_of, with_truth
+from wevo_nb.calibration import (
+    COLUMNS,
+    UNKNOWN,
+    beside,
+    calibrate,
+    describe,
+    lives_on,
+    of_dreams,
+    of_run,
+    to_judge,
+    truth_of,
+    with_truth,
+)
 from wevo_nb.runs import write_json, write_jsonl
 from wevo_nb.schema import Trajectory, Verdict
 
@@ -70,6 +81,7 @@ def test_a_judge_that_is_not_the_policys_base_has_nothing_of_its_own(base):
     rows = by_metric(calibrate(with_truth(JUDGED), stage="s", base=base))
     assert rows["false_success_own"]["n"] == 0 and rows["false_success_others"]["n"] == 9
     assert isnan(rows["own_bias"]["value"]) and isnan(rows["own_bias"]["low"])
+    assert "those of" not in describe(list(rows.values()))
 
 
 def test_a_judge_that_accepts_nothing_has_no_precision_and_one_that_scored_nothing_no_accuracy():
@@ -135,7 +147,8 @@ def test_a_judge_in_a_sentence_with_counts_and_intervals():
     assert said == (
         "iter-1/01_collect, judge llm (m, prompt abc): right on 8 of 13 (62% [36%, 82%]); "
         "precision 3 of 7 (43% [16%, 75%]); recall 3 of 4 (75% [30%, 95%]); "
-        "failures of its own policy accepted 3 of 4 (75% [30%, 95%]); other failures accepted 1 of 5 (20% [4%, 62%]); "
+        "failures accepted 4 of 9 (44% [19%, 73%]); "
+        "those of its own policy 3 of 4 (75% [30%, 95%]); those of others 1 of 5 (20% [4%, 62%]); "
         "unscored 1 of 14 (7% [1%, 31%]); bias for its own +55 points [-7, +81]."
     )
     assert describe([]) == UNKNOWN
@@ -145,32 +158,56 @@ def test_a_judge_in_a_sentence_with_counts_and_intervals():
 
 @pytest.fixture
 def run(tmp_path):
-    for name in ("iter-1/01_collect", "03_synthesize", "05_wmla/zero_shot"):
+    """A collection with a judge, dreams that were replayed, and one arm judged by a model, one by the reward."""
+    for name in ("iter-1/01_collect", "03_synthesize", "05_wmla/zero_shot", "05_wmla/webevolver"):
         (tmp_path / name).mkdir(parents=True)
         write_json(tmp_path / name / "params.json", {"params": {"roles": {"policy": {"base": "m"}}}})
+        write_json(tmp_path / name / "manifest.json", {})
     write_jsonl(tmp_path / "iter-1/01_collect/llm_judge.jsonl", JUDGED)
     dream = episode(True, S, judge="world_model", model="")
     write_jsonl(tmp_path / "03_synthesize/accepted.jsonl", [dream])
     (tmp_path / "03_synthesize/metrics.json").write_text(json.dumps({"truth": {"replayed": 8, "true": 2}}))
+    by_model, by_reward = episodes((True, S, "zero_shot"), (False, S, "zero_shot")), [episode(True, S, judge="reward")]
+    write_jsonl(tmp_path / "05_wmla/zero_shot/trajectories.jsonl", by_model)
+    write_jsonl(tmp_path / "05_wmla/webevolver/trajectories.jsonl", by_reward)
     return tmp_path
 
 
-def test_every_judge_of_a_run_is_found_in_its_records(run):
-    stages = ["iter-1/01_collect", "03_synthesize", "05_wmla/zero_shot"]
-    tests = {"zero_shot": episodes((True, S, "zero_shot"), (False, S, "zero_shot"))}
-    table = of_run(run, stages, tests)
+def test_every_judge_of_a_run_is_found_in_the_records_of_its_finished_stages(run):
+    table = of_run(run)
     assert list(table.columns) == COLUMNS
     precision = table[table["metric"] == "precision"].set_index("stage")
     assert precision["n"].to_dict() == {"iter-1/01_collect": 7, "03_synthesize": 8, "05_wmla": 2}
     assert precision["value"].round(3).to_dict() == {"iter-1/01_collect": 0.429, "03_synthesize": 0.25, "05_wmla": 0.5}
-    assert of_run(run, ["iter-1/04_self_improve"], {}).empty
-    assert of_run(run, ["05_wmla/zero_shot"], {"zero_shot": [episode(True, S, judge="reward")]}).empty
+    assert table.set_index(["stage", "metric"]).loc[("05_wmla", "false_success_own"), "n"] == 1
+    (run / "03_synthesize/manifest.json").unlink()
+    assert set(of_run(run)["stage"]) == {"iter-1/01_collect", "05_wmla"}
+
+
+def test_a_run_without_such_a_judge_has_none(run, tmp_path):
+    (run / "iter-1/01_collect/llm_judge.jsonl").unlink()
+    write_jsonl(run / "03_synthesize/accepted.jsonl", [])
+    (run / "05_wmla/zero_shot/trajectories.jsonl").write_text("")
+    assert of_run(run).empty and of_run(tmp_path / "nothing").empty
 
 
 def test_runs_of_earlier_versions_are_read_too(run):
     """Their verdicts name no model and no prompt, and their judge by the role that it had."""
     old = [t.model_copy(update={"verdict": Verdict(outcome=t.verdict.outcome, judge="llm judge")}) for t in JUDGED]
     write_jsonl(run / "iter-1/01_collect/llm_judge.jsonl", old)
-    table = of_run(run, ["iter-1/01_collect"], {}).set_index("metric")
-    assert table.loc["accuracy", "n"] == 13 and table.loc["false_success_own", "n"] == 0
-    assert set(table["judge"]) == {"llm judge"} and calibration.base_of(run / "iter-1/01_collect") == "m"
+    table = of_run(run)
+    table = table[table["stage"] == "iter-1/01_collect"].set_index("metric")
+    assert table.loc["accuracy", "n"] == 13 and table.loc["false_success", "n"] == 9
+    assert table.loc["false_success_own", "n"] == table.loc["false_success_others", "n"] == 0
+    assert set(table["judge"]) == {"llm judge"}
+
+
+def test_what_stands_beside_a_number_and_on_what_rejection_sampling_lives():
+    rows = calibrate(with_truth(JUDGED), stage="s", base="m")
+    assert lives_on("llm", rows) == (
+        "What is kept lives on the precision of judge llm: 3 of 7 (43% [16%, 75%]) accepted are true."
+    )
+    assert lives_on("reward", rows) == "Of what is kept: judged by the pages' own reward, the truth."
+    assert lives_on("key_points", rows) == f"Of what is kept: {UNKNOWN}."
+    assert beside("llm", rows) == describe(rows) and beside("answer", rows) == "judged by the published answers"
+    assert beside("key_points", rows) == UNKNOWN

@@ -31,8 +31,9 @@ SAID = {
     "accuracy": "right on",
     "precision": "precision",
     "recall": "recall",
-    "false_success_own": "failures of its own policy accepted",
-    "false_success_others": "other failures accepted",
+    "false_success": "failures accepted",
+    "false_success_own": "those of its own policy",
+    "false_success_others": "those of others",
     "unscored": "unscored",
 }
 BY_RULE = {"reward": "judged by the pages' own reward, the truth", "answer": "judged by the published answers"}
@@ -71,8 +72,9 @@ def calibrate(pairs: Iterable[Pair], *, stage: str, base: str = "") -> list[dict
 
     accuracy of what it scored; precision (of what it accepts, the share that is true), recall (of
     what is true, the share that it accepts), false_success (of what is false, the share that it accepts);
-    false_success_own and _others: of the policies that its own model `base` became, and of the explorer;
-    own_bias: the difference of the two; unscored of all.
+    false_success_own and _others: of what is false by policies that its own model, `base`, became, and by
+    others (the explorer; where the judge's model is not `base`, all); own_bias: the difference of the two;
+    unscored of all. A verdict that names no model, of an earlier version, is in neither of the two.
     """
     by_judge: dict[tuple, list[Pair]] = {}
     for one, true in pairs:
@@ -89,7 +91,7 @@ def _measured(found: Sequence[Pair], *, own: bool) -> list[dict]:
     scored = [(t, t.verdict.success, true) for t, true in found if t.verdict.outcome != "unscored"]
     false = [(t, accepted) for t, accepted, true in scored if not true]
     mine = [accepted for t, accepted in false if own and t.policy != EXPLORER]
-    others = [accepted for t, accepted in false if not (own and t.policy != EXPLORER)]
+    others = [accepted for t, accepted in false if t.verdict.model and not (own and t.policy != EXPLORER)]
     return [
         _share("accuracy", [accepted == true for _, accepted, true in scored]),
         _share("precision", [true for _, accepted, true in scored if accepted]),
@@ -123,27 +125,34 @@ def _difference(metric: str, a: Sequence[bool], b: Sequence[bool]) -> dict:
     return row
 
 
-def of_run(folder: Path, stages: Iterable[str], tests: Mapping[str, Iterable[Trajectory]]) -> pd.DataFrame:
-    """COLUMNS of every judge that a run used, from its records: also of runs that are older than this module.
+def of_run(folder: Path) -> pd.DataFrame:
+    """COLUMNS of every judge that the finished stages of a run used, from their records alone.
 
-    `stages`: those that are finished, by name. `tests`: the judged episodes of notebook 05, by arm.
+    So it works for runs that are older than this module; their verdicts name no model and no prompt.
     """
     import pandas as pd
 
     rows = []
-    for name in stages:
-        if name.endswith("01_collect"):
-            for path in sorted((folder / name).glob("*_judge.jsonl")):
-                pairs = with_truth(JSONL(path, Trajectory).values())
-                rows += calibrate(pairs, stage=name, base=base_of(folder / name))
-        if name == "03_synthesize":
-            told = json.loads((folder / name / "metrics.json").read_text()).get("truth") or {"true": 0, "replayed": 0}
-            rows += of_dreams(JSONL(folder / name / "accepted.jsonl", Trajectory).values(), **told)
-    tested = [name for name in stages if name.startswith("05_wmla/")]
-    if tested:
-        pairs = with_truth(t for arm in tests.values() for t in arm)
-        rows += calibrate(pairs, stage="05_wmla", base=base_of(folder / tested[0]))
+    for stage in sorted(folder.glob("iter-*/01_collect")):
+        if (stage / "manifest.json").exists():
+            judged = [t for path in sorted(stage.glob("*_judge.jsonl")) for t in JSONL(path, Trajectory).values()]
+            rows += calibrate(with_truth(judged), stage=f"{stage.parent.name}/{stage.name}", base=_base_of(stage))
+    dreams = folder / "03_synthesize"
+    if (dreams / "manifest.json").exists():
+        truth = json.loads((dreams / "metrics.json").read_text()).get("truth") or {"true": 0, "replayed": 0}
+        rows += of_dreams(JSONL(dreams / "accepted.jsonl", Trajectory).values(), **truth)
+    arms = [path.parent for path in sorted((folder / "05_wmla").glob("*/manifest.json")) if _by_a_model(path.parent)]
+    tested = [t for arm in arms for t in JSONL(arm / "trajectories.jsonl", Trajectory).values()]
+    rows += calibrate(with_truth(tested), stage="05_wmla", base=_base_of(arms[0])) if arms else []
     return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _by_a_model(arm: Path) -> bool:
+    """Whether its episodes were judged by more than the reward: as the first of them was."""
+    with (arm / "trajectories.jsonl").open() as lines:
+        first = next(lines, "")
+    verdict = Trajectory.model_validate_json(first).verdict if first else None
+    return verdict is not None and verdict.judge != "reward"
 
 
 def of_dreams(accepted: Sequence[Trajectory], true: int, replayed: int) -> list[dict]:
@@ -160,9 +169,9 @@ def of_dreams(accepted: Sequence[Trajectory], true: int, replayed: int) -> list[
     ]
 
 
-def base_of(folder: Path) -> str:
+def _base_of(stage: Path) -> str:
     """The model that a stage's policies were made of."""
-    return json.loads((folder / "params.json").read_text())["params"]["roles"]["policy"]["base"]
+    return json.loads((stage / "params.json").read_text())["params"]["roles"]["policy"]["base"]
 
 
 def describe(rows: Sequence[Mapping]) -> str:
@@ -183,14 +192,16 @@ def lives_on(judge: str, rows: Sequence[Mapping]) -> str:
     """The precision on which rejection sampling by this judge lives: what is missing to all of it is false data."""
     found = [row for row in rows if row["judge"] == judge and row["metric"] == "precision" and row["n"]]
     if judge in BY_RULE or not found:
-        return f"Of what is kept: {beside(judge, [])}"
+        return f"Of what is kept: {beside(judge, [])}."
     return f"What is kept lives on the precision of judge {judge}: {'; '.join(map(_counted, found))} accepted are true."
 
 
 def _sentence(key: tuple, found: Mapping[str, Mapping]) -> str:
     stage, judge, model, prompt = key
     by = ", ".join(part for part in (model, prompt and f"prompt {prompt}") if part)
-    parts = [f"{said} {_counted(found[metric])}" for metric, said in SAID.items() if found.get(metric, {"n": 0})["n"]]
+    n = lambda metric: found[metric]["n"] if metric in found else 0  # noqa: E731
+    told = [m for m in SAID if n(m) and (not m.startswith("false_success_") or n("false_success_own"))]
+    parts = [f"{SAID[metric]} {_counted(found[metric])}" for metric in told]
     bias = found.get("own_bias", {"value": NAN})
     if bias["value"] == bias["value"]:
         points = [round(100 * bias[k]) for k in ("value", "low", "high")]
