@@ -72,3 +72,18 @@ def test_a_grid_has_a_panel_for_each_axis_of_each_source():
 def test_nothing_to_draw_is_said(draw):
     figure = getattr(figures_model, draw)(pd.DataFrame())
     assert figure.texts[0].get_text() == f"{draw}: nothing to draw yet"
+
+
+def test_what_judges_are_worth_a_panel_a_metric_with_counts():
+    row = lambda judge, metric, n, value: (  # noqa: E731
+        dict(stage="s", judge=judge, model="", prompt="", metric=metric, n=n, value=value, low=value, high=value)
+    )
+    rows = [row("llm", "precision", 8, 0.25), row("llm", "accuracy", 9, 0.5)]
+    drawn = figures_model.judges_worth(pd.DataFrame([*rows, row("world_model", "precision", 4, 1.0)]))
+    [panel] = drawn.axes
+    assert panel.get_title(loc="left") == "precision" and "higher is better" in panel.get_xlabel()
+    assert [text.get_text() for text in panel.get_yticklabels()] == ["llm\ns", "world_model\ns"]
+    assert sorted(line.get_xdata()[0] for line in panel.lines if len(line.get_xdata()) == 1)[-1] == 100
+    assert [text.get_text() for text in panel.texts] == ["2/8", "4/4"]
+    nothing = figures_model.judges_worth(pd.DataFrame(columns=list(rows[0])))
+    assert [text.get_text() for text in nothing.texts] == ["judges_worth: nothing to draw yet"]

@@ -13,7 +13,7 @@ import pytest
 from stand_ins import SMOKE
 
 from wevo_nb.endpoint import EndpointModel
-from wevo_nb.llm import CallFailed, ModelError, Request, Usage, ask, metered
+from wevo_nb.llm import CallFailed, CallRefused, ModelError, Request, Usage, ask, metered, object_schema
 from wevo_nb.params import RoleParams
 
 QUICK = SMOKE.llm.model_copy(update={"retries": 0, "timeout_s": 10})
@@ -115,7 +115,45 @@ async def test_choices_as_a_json_schema_are_unwrapped(server):
     assert reply.text == "b"
     form = server.asked[0]["response_format"]
     assert form["type"] == "json_schema" and form["json_schema"]["strict"] is True
-    assert form["json_schema"]["schema"]["properties"] == {"reply": {"enum": ["a", "b"]}}
+    assert form["json_schema"]["schema"] == object_schema(reply={"type": "string", "enum": ["a", "b"]})
+    assert form["json_schema"]["schema"]["additionalProperties"] is False  # strict servers refuse it otherwise
+
+
+@pytest.mark.parametrize(
+    ("constraint", "sent"),
+    [
+        ("structured_outputs", {"structured_outputs": {"json": object_schema(a={"type": "string"})}}),
+        ("json_schema", "response_format"),
+        ("grammar", "response_format"),
+        ("none", {}),
+    ],
+)
+async def test_a_json_schema_is_sent_where_the_server_can_be_bound_and_the_reply_left_to_the_reader(
+    server, constraint, sent
+):
+    schema = object_schema(a={"type": "string"})
+    if sent == "response_format":
+        sent = {sent: {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema, "strict": True}}}
+    server.reply = lambda body: "Sure: I would say b."
+    reply = await ask(server.model(constraint), Request(messages=HELLO, json_schema=schema))
+    assert reply.text == "Sure: I would say b."
+    plain = {"model", "messages", "n", "temperature", "max_tokens", "seed"}
+    assert {key: value for key, value in server.asked[0].items() if key not in plain} == sent
+
+
+async def test_a_reply_that_the_endpoint_filtered_says_so(server):
+    server.finish = "content_filter"
+    assert (await ask(server.model(), Request(messages=HELLO))).finish == "filtered"
+
+
+@pytest.mark.parametrize(("status", "refused"), [(400, True), (413, True), (422, True), (401, False), (503, False)])
+async def test_a_request_that_is_refused_is_told_from_a_server_that_fails(server, status, refused):
+    model = server.model()
+    await model.check()
+    server.status = status
+    with pytest.raises(CallFailed) as problem:
+        await ask(model, Request(messages=HELLO))
+    assert isinstance(problem.value, CallRefused) is refused
 
 
 async def test_a_grammar_is_passed_on(server):

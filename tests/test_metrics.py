@@ -164,25 +164,6 @@ def test_ledger_table_adds_the_truth_rate():
         assert metrics.ledger_table(nothing, truth).empty
 
 
-def test_agreement_counts_the_table_and_scores_the_judge():
-    judge = [t.verdict for t in episodes("x", "SSSSFFFFU-")]
-    truth = [t.verdict for t in episodes("x", "SSSFSFFFSS")]
-    counts = metrics.agreement(judge, truth)
-    assert {k: counts[k] for k in ("n", "unscored", "agree", "both_success", "both_failure", "only_a", "only_b")} == {
-        "n": 8, "unscored": 2, "agree": 6, "both_success": 3, "both_failure": 3, "only_a": 1, "only_b": 1,
-    }  # fmt: skip
-    assert counts["accuracy"][0] == counts["precision"][0] == counts["recall"][0] == 0.75
-    assert counts["precision"][1] == pytest.approx(0.3006, abs=5e-5)  # Wilson of 3 of 4, by hand
-    assert counts["precision"][2] == pytest.approx(0.9544, abs=5e-5)
-
-
-def test_agreement_of_a_judge_that_never_says_success_has_no_precision():
-    counts = metrics.agreement([t.verdict for t in episodes("x", "FF")], [t.verdict for t in episodes("x", "SF")])
-    assert isnan(counts["precision"][0]) and counts["recall"][0] == 0.0
-    with pytest.raises(ValueError, match="1 verdicts against 0"):
-        metrics.agreement([None], [])
-
-
 def test_importing_metrics_loads_nothing_heavy():
     code = "import sys, wevo_nb.metrics; print({'pandas', 'scipy', 'statsmodels', 'torch'} & set(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -353,7 +353,28 @@ def test_a_suite_lays_its_own_params_over_the_profile_and_overrides_come_last():
     assert not set(sites.params.tasks.train) & set(plain.params.tasks.train)
     live = load_params("demo", {"collect.suite": "webvoyager"}).params
     assert (live.browser.offline, live.policy.reply, live.collect.judge) == (False, "generate", "llm")
+    assert load_params("demo", {"collect.suite": "gaia_web"}).params.collect.judge == "answer"
     assert plain.params.browser.offline and "suites" not in plain.params.model_dump()
+
+
+def test_answers_are_asked_only_of_suites_that_publish_them():
+    with pytest.raises(ParamsError, match="collect.judge is answer: suite miniwob publishes no answers, as gaia_web"):
+        load_params("smoke", {"collect.judge": "answer"})
+
+
+@pytest.mark.parametrize(
+    ("collect", "synthesize", "judges"),
+    [
+        ("reward", "world_model", ("llm",)),  # to be compared
+        ("reward", "key_points", ("key_points",)),
+        ("llm", "world_model", ("llm",)),
+        ("llm", "llm", ("llm",)),
+        ("key_points", "llm", ("key_points", "llm")),
+    ],
+)
+def test_every_judge_by_a_model_that_a_profile_goes_by_is_named(collect, synthesize, judges):
+    params = load_params("smoke", {"collect.judge": collect, "synthesize.judge": synthesize}).params
+    assert params.judges() == judges
 
 
 @pytest.mark.parametrize(

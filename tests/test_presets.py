@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from stand_ins import SMOKE, Scripted, did, outcome_reply, seen, task
@@ -316,8 +317,8 @@ def test_tree_search_needs_somewhere_to_try(monkeypatch):
         opened("tree_search", monkeypatch)
 
 
-async def test_the_final_verdict_is_the_pages_own_reward_or_a_models(monkeypatch):
-    """`collect.judge: llm`: of pages that tell no reward the model in roles.evaluator says what was a success."""
+async def test_a_judge_is_opened_by_its_name_over_the_model_of_its_role(monkeypatch):
+    """Of pages that tell no reward the model in roles.judge says what is learned from, roles.evaluator the scores."""
     asked = {}
 
     def open_model(role, engine, params, *, trained=None, name=""):
@@ -325,11 +326,22 @@ async def test_the_final_verdict_is_the_pages_own_reward_or_a_models(monkeypatch
         return Scripted(lambda request: request.choices[0], name)
 
     monkeypatch.setattr(arms, "open_model", open_model)
-    assert isinstance(arms.open_evaluator(None, SMOKE), RewardJudge) and asked == {}
-    roles = SMOKE.roles.model_copy(update={"evaluator": SMOKE.roles.judge.model_copy(update={"base": "another"})})
-    collect = SMOKE.collect.model_copy(update={"judge": "llm"})
-    judge = arms.open_evaluator(None, SMOKE.model_copy(update={"roles": roles, "collect": collect}))
-    assert asked == {"evaluator": "another"} and judge.name == "llm evaluator"
+    assert isinstance(arms.open_judge("reward", None, SMOKE), RewardJudge) and asked == {}
+    hosted = SMOKE.roles.judge.model_copy(update={"base": "gpt-4o", "engine": "openai"})
+    params = SMOKE.model_copy(update={"roles": SMOKE.roles.model_copy(update={"evaluator": hosted})})
+    outside = arms.open_judge("key_points", None, params, role="evaluator")
+    assert (asked, outside.name, outside.asked.name) == ({"evaluator": "gpt-4o"}, "key_points", "gpt-4o")
+    assert not outside.asked.fixed and outside.at_once > 1
+    for rule, there in (("gaia", {}), ("model", {"judge": "tiny"})):
+        asked.clear()
+        arms.open_judge("answer", None, params, suite=SimpleNamespace(rule=rule))
+        assert asked == there
+    judge = arms.open_judge("llm", None, params)
+    assert (judge.asked.name, judge.asked.fixed, judge.at_once) == (
+        "tiny",
+        True,
+        1,
+    )  # in this process: a word, one by one
     page = seen("[1] link 'a'")
     ended = Trajectory(task=task(), policy="p", environment="browser", steps=(), final=page, ended="limit")
     verdict = await judge.judge(ended)

@@ -21,13 +21,13 @@ import pytest
 from stand_ins import did
 from typer.testing import CliRunner
 
+from wevo_nb.answers import matches
 from wevo_nb.browser import BrowserEnv
 from wevo_nb.cli import app
 from wevo_nb.params import ParamsError, load_params
 from wevo_nb.rollout import rollout
 from wevo_nb.schema import Task
 from wevo_nb.tasks.sites import SITES, Sites, build, servers
-from wevo_nb.tasks.sites.answers import matches
 from wevo_nb.tasks.sites.oracle import Oracle
 from wevo_nb.tasks.sites.templates import CAP, HELD_OUT_SITES, Opened, Reached, World
 

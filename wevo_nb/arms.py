@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from wevo_nb.judge import LLMJudge, RewardJudge
+from wevo_nb.judge import AnswerJudge, Asked, KeyPointJudge, LLMJudge, References, RewardJudge
 from wevo_nb.llm import Model, Usage
 from wevo_nb.lookahead import LookAhead
 from wevo_nb.models import Engine, open_model
 from wevo_nb.params import Arm, Params
 from wevo_nb.policies import ModelPolicy, RandomPolicy
 from wevo_nb.runs import run_folder
-from wevo_nb.schema import Environment, Policy
+from wevo_nb.schema import Environment, Judge, Policy
 from wevo_nb.scorers import ModelScorer, PredictionScorer
 from wevo_nb.tree_search import TreeSearch
 
@@ -95,11 +95,28 @@ def open_arm(
     return TreeSearch(ahead, make_environment)
 
 
-def open_evaluator(engine: Engine, params: Params) -> RewardJudge | LLMJudge:
-    """What counts as success in notebook 05: the page's own reward, or a model where pages have none."""
-    if params.collect.judge == "reward":
+def open_judge(
+    kind: str, engine: Engine | None, params: Params, *, role: str = "judge", suite: References | None = None
+) -> Judge:
+    """The judge that a param names: reward, answer, llm or key_points; the latter two ask the model of `role`.
+
+    `suite` is for answer. A model in this process chooses one of fixed words; any other gives a reason in JSON.
+    """
+    if kind == "reward":
         return RewardJudge()
-    return LLMJudge(open_model(params.roles.evaluator, engine, params.llm, name="evaluator"))
+    if kind == "answer" and suite.rule != "model":
+        return AnswerJudge(suite, None, params.judge)
+    played = getattr(params.roles, role)
+    asked = Asked(
+        open_model(played, engine, params.llm, name=role),
+        played.adapter or played.base,
+        fixed=played.engine == "transformers",
+        seed=params.seed,
+        max_tokens=params.judge.max_tokens,
+    )
+    if kind == "answer":
+        return AnswerJudge(suite, asked, params.judge)
+    return {"llm": LLMJudge, "key_points": KeyPointJudge}[kind](asked, params.judge)
 
 
 def models_of(policy: Policy) -> dict[str, Model]:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 
 from wevo_nb.chances import MOST_CHOICES, TOP, Path, Seen, choice_chances, pick
-from wevo_nb.llm import CallFailed, ModelError, Reply, Request, Usage
+from wevo_nb.llm import CallFailed, CallRefused, ModelError, Reply, Request, Usage, object_schema
 from wevo_nb.params import LLMParams, RoleParams
 
 PROBE = ("zq-417-violet", "zq-902-indigo")
@@ -228,7 +228,8 @@ class EndpointModel:
             # The body as it is: the typed call spends a third of its own time on looking at every key.
             answer = await self.client.post("/chat/completions", cast_to=ChatCompletion, body=body)
         except OpenAIError as problem:
-            raise CallFailed(f"{self.name} at {self.role.url}: {problem}") from problem
+            kind = CallRefused if getattr(problem, "status_code", None) in (400, 413, 422) else CallFailed
+            raise kind(f"{self.name} at {self.role.url}: {problem}") from problem
         if not answer.choices:
             raise CallFailed(f"{self.name} at {self.role.url}: an answer without a choice")
         used = answer.usage
@@ -245,6 +246,8 @@ class EndpointModel:
         extra: dict = {}
         if request.messages[-1]["role"] == "assistant":
             extra |= {"add_generation_prompt": False, "continue_final_message": True}
+        if request.json_schema is not None:
+            return extra | self._bound_to(request.json_schema)
         if request.choices is None and request.grammar is None:
             return extra
         match self.role.constraint:
@@ -255,21 +258,26 @@ class EndpointModel:
                 rule = "root ::= " + " | ".join(json.dumps(c, ensure_ascii=False) for c in request.choices or ())
                 return extra | {"grammar": request.grammar or rule}
             case "json_schema" if request.choices:
-                schema = {
-                    "type": "object",
-                    "properties": {"reply": {"enum": list(request.choices)}},
-                    "required": ["reply"],
-                }
-                form = {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema, "strict": True}}
-                return extra | {"response_format": form}
+                return extra | self._bound_to(object_schema(reply={"type": "string", "enum": list(request.choices)}))
             case kind:
                 raise ModelError(
                     f"roles.*.constraint is {kind}: it cannot bind the replies of "
                     f"{self.name}; take another kind, or policy.reply: generate"
                 )
 
+    def _bound_to(self, schema: dict) -> dict:
+        match self.role.constraint:
+            case "structured_outputs":
+                return {"structured_outputs": {"json": schema}}
+            case "json_schema" | "grammar":  # llama.cpp takes both
+                form = {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema, "strict": True}}
+                return {"response_format": form}
+        return {}
+
     def _read(self, request: Request, choice) -> Reply:
         text = choice.message.content or ""
+        if choice.finish_reason == "content_filter" or choice.message.refusal:
+            return Reply(text=text or choice.message.refusal or "", finish="filtered")
         if not text.strip() or choice.finish_reason == "length":  # empty or cut off: for the reader to leave unscored
             return Reply(text=text, finish="length")
         if request.choices and self.role.constraint == "json_schema":

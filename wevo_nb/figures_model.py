@@ -1,4 +1,4 @@
-"""The figures of world models and of look-ahead: lengths of rows, quality by depth, truth by threshold, grids.
+"""The figures of world models, judges and look-ahead: lengths, quality by depth, truth by threshold, grids.
 
 Like figures.py: a tidy frame in, a matplotlib Figure out, n and a 95% interval on every point.
 Used by notebooks 02, 03, 05 and 06. Paper: Table 2, Table 4 and the depth study.
@@ -10,7 +10,22 @@ from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
-from wevo_nb.figures import BLUE, GREEN, GREY, ORANGE, PINK, SKY, UP, YELLOW, _interval, _legend, _styled, colour
+from wevo_nb.figures import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PINK,
+    SKY,
+    UP,
+    YELLOW,
+    _interval,
+    _legend,
+    _note,
+    _rows,
+    _styled,
+    colour,
+)
 from wevo_nb.report_card import LOWER_IS_BETTER, TEACHER_FORCED
 
 if TYPE_CHECKING:
@@ -19,6 +34,12 @@ if TYPE_CHECKING:
 FIRST_METRICS = ("parses", "exact_match", "outcome_accuracy", "changed_f1", "auc_success")  # that most is read from
 LINES = (GREEN, BLUE, ORANGE, PINK, SKY, YELLOW)  # of a grid, whose series are all one method
 DEPTH_METRICS = ("exact_match", "outcome_accuracy", "element_f1", "hallucinated_facts")
+WORTH = {  # metric of calibration.calibrate: title of its panel, and which way is better
+    "precision": ("precision", UP),
+    "recall": ("recall", UP),
+    "false_success": ("failures accepted", "lower is better"),
+    "false_success_own": ("of its own policy", "lower is better"),
+}
 SHADES = {"changed": BLUE, "same": GREY, "success": GREEN, "failure": ORANGE, "value": PINK}
 
 
@@ -113,6 +134,25 @@ def truth_by_threshold(frame: pd.DataFrame) -> Figure:
     kept = zip(frame["threshold"], frame["n"], strict=True)
     panel.set_xticks(frame["threshold"], [f"{t:g}\n{n} kept" for t, n in kept])
     panel.set(xlabel="accepted from this P(success) on", ylabel=f"true (%, 95% interval)\n{UP}", ylim=(-3, 103))
+    return figure
+
+
+@_styled
+def judges_worth(frame: pd.DataFrame) -> Figure:
+    """What each judge is worth, a panel a metric. Frame: `calibration.COLUMNS`, of what was measured (n > 0)."""
+    frame = frame[frame["metric"].isin(WORTH)]
+    names = frame["judge"] + frame["model"].map(lambda model: f" ({model})" if model else "") + "\n" + frame["stage"]
+    rows = list(dict.fromkeys(names))
+    shown = [metric for metric in WORTH if metric in set(frame["metric"])]
+    figure = Figure(figsize=(2.6 * max(len(shown), 2), 1.3 + 0.45 * len(rows)), layout="constrained")
+    panels = figure.subplots(1, max(len(shown), 1), sharey=True, squeeze=False)[0]
+    for metric, panel in zip(shown, panels, strict=False):
+        _rows(panel, rows)
+        for row, name in zip(frame.itertuples(), names, strict=True):
+            if row.metric == metric:
+                _interval(panel, rows.index(name), row.value, row.low, row.high, BLUE)
+                _note(panel, rows.index(name), f"{round(row.value * row.n)}/{row.n}")
+        panel.set(title=WORTH[metric][0], xlim=(-3, 103), xlabel=f"% (95% interval)\n{WORTH[metric][1]}")
     return figure
 
 

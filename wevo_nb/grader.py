@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from wevo_nb.free_walks import Walked
 from wevo_nb.intervals import paired
-from wevo_nb.llm import Model, Reply, Request, read_json
+from wevo_nb.llm import Model, Reply, Request
 from wevo_nb.observation import bodies_of
 from wevo_nb.params import PolicyParams
 from wevo_nb.policies import decision_of, valid_replies
@@ -32,6 +32,7 @@ from wevo_nb.prompts import (
     grader_messages,
     next_page_messages,
 )
+from wevo_nb.replies import read_json
 from wevo_nb.report_card import exact, ratio, share
 from wevo_nb.schema import Action, Observation, Step, Task, Trajectory
 from wevo_nb.transitions import Situation, Transition

@@ -7,8 +7,6 @@ transformers in this process (models.py). Used by notebooks 01 to 05.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -25,6 +23,7 @@ class Request(Record):
     messages: tuple[dict[str, str], ...]
     choices: tuple[str, ...] | None = None  # the reply is one of these
     grammar: str | None = None  # GBNF or EBNF, as the endpoint reads it
+    json_schema: dict | None = None  # of a JSON reply; where the engine cannot be bound, for the reader to check
     n: int = 1
     temperature: float = 0.0
     max_tokens: int = 256
@@ -36,7 +35,8 @@ class Reply(Record):
     """One answer. `logprobs`: of each choice, normalised over them, where the engine knows it."""
 
     text: str
-    finish: Literal["stop", "length", "failed"] = "stop"  # failed: one of several calls, the others came through
+    # filtered: by the endpoint's own rules; failed: one of several calls, the others came through
+    finish: Literal["stop", "length", "filtered", "failed"] = "stop"
     logprobs: tuple[float, ...] | None = None
 
 
@@ -102,13 +102,18 @@ class CallFailed(ModelError):
     """One call that a model which is there did not answer, retries included."""
 
 
-def read_json(reply: Reply) -> object:
-    """What a reply says in JSON, fenced or not; None where it is cut off or no JSON."""
-    text = re.sub(r"^```(?:json)?|```$", "", reply.text.strip()).strip()
-    try:
-        return json.loads(text) if reply.finish == "stop" else None
-    except (ValueError, RecursionError):  # the latter: brackets within brackets without end
-        return None
+class CallRefused(CallFailed):
+    """A call that a server will not take as it is: too long for its model, or against its rules."""
+
+
+def object_schema(**properties: dict) -> dict:
+    """The JSON schema of an object with just these properties, in the form that strict servers ask for."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
 
 
 async def ask(model: Model, request: Request) -> Reply:

@@ -1,4 +1,4 @@
-"""Numbers with their uncertainty: success rates, paired comparisons, a judge against the truth.
+"""Numbers with their uncertainty: success rates, paired comparisons.
 
 Reads trajectories and verdicts (schema.py), returns tables; writes nothing. A rate is a fraction
 in 0..1 and never stands without its n and its 95% interval (intervals.py). Two arms are compared on
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from wevo_nb.intervals import (
     NAN,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from wevo_nb.params import Arm
-    from wevo_nb.schema import Task, Trajectory, Verdict
+    from wevo_nb.schema import Task, Trajectory
 
 Clusters = Literal["family", "site"]
 
@@ -239,37 +239,6 @@ def ledger_table(ledger: pd.DataFrame, truth: Mapping[str, int] | None) -> pd.Da
         rows.append(("replayed", "true in the real page", int(truth["true"]), int(truth["replayed"])))
     columns = ["counted", "outcome", "n", "of", "rate", "low", "high"]
     return pd.DataFrame([(*row, *wilson(*row[2:])) for row in rows], columns=columns)
-
-
-def agreement(verdicts_a: Sequence[Verdict | None], verdicts_b: Sequence[Verdict | None]) -> dict[str, Any]:
-    """Judge a against judge b, or against the truth, on the same trajectories in the same order.
-
-    n counts the trajectories that both scored; the others are `unscored`. Counts: agree,
-    both_success, both_failure, only_a (success by a alone: believed too easily), only_b (missed
-    by a). With Wilson intervals, each as (rate, low, high): accuracy, precision (of what a calls
-    success, the share b calls so too) and recall. Raises ValueError where the lengths differ.
-    """
-    if len(verdicts_a) != len(verdicts_b):
-        raise ValueError(f"{len(verdicts_a)} verdicts against {len(verdicts_b)}: give both for the same trajectories")
-    scored = [
-        (a.success, b.success)
-        for a, b in zip(verdicts_a, verdicts_b, strict=True)
-        if a and b and "unscored" not in (a.outcome, b.outcome)
-    ]
-    both, neither = scored.count((True, True)), scored.count((False, False))
-    only_a, only_b = scored.count((True, False)), scored.count((False, True))
-    return {
-        "n": len(scored),
-        "unscored": len(verdicts_a) - len(scored),
-        "agree": both + neither,
-        "both_success": both,
-        "both_failure": neither,
-        "only_a": only_a,
-        "only_b": only_b,
-        "accuracy": wilson(both + neither, len(scored)),
-        "precision": wilson(both, both + only_a),
-        "recall": wilson(both, both + only_b),
-    }
 
 
 def _succeeded(trajectory: Trajectory) -> bool | None:

@@ -173,7 +173,7 @@ class CollectParams(Section):
     suite: Literal["miniwob", "sites", "webvoyager", "mind2web", "openwebvoyager", "gaia_web", "simpleqa"]
     temperature: Temperature
     explorer_episodes: Annotated[int, Field(ge=0, le=500)]
-    judge: Literal["reward", "llm"]
+    judge: Literal["reward", "answer", "llm", "key_points"]
     llm_judge_sample: Count
     cap_per_task: Positive
     explorer_below: Count
@@ -181,6 +181,15 @@ class CollectParams(Section):
     backend: Literal["local", "ray"]
     workers: Positive
     address: Annotated[str, Field(pattern=r"^[^/\s]+:\d+$")] | None
+
+
+class JudgeParams(Section):
+    """How a language model judges."""
+
+    pages: Positive
+    actions: bool
+    relevant: Annotated[int, Field(ge=1, le=5)]
+    max_tokens: Positive
 
 
 class WorldModelParams(Section):
@@ -217,7 +226,7 @@ class SynthesizeParams(Section):
     look_ahead: str | None
     world_model_temperature: Temperature
     hint: bool
-    judge: Literal["world_model", "llm"]
+    judge: Literal["world_model", "llm", "key_points"]
     accept: Literal["threshold", "rank", "calibrated"]
     threshold: Annotated[float, Field(ge=0, le=1)]
     rank: Positive
@@ -388,6 +397,9 @@ class AnalysisParams(Section):
         return self
 
 
+ANSWERED = ("gaia_web", "simpleqa")  # suites that publish an answer to every query
+
+
 class Params(Section):
     """A whole profile. Sections are named after the stage or part that reads them."""
 
@@ -402,6 +414,7 @@ class Params(Section):
     hardware: HardwareParams
     policy: PolicyParams
     collect: CollectParams
+    judge: JudgeParams
     world_model: WorldModelParams
     world_model_sft: SFTParams
     synthesize: SynthesizeParams
@@ -419,6 +432,11 @@ class Params(Section):
         every = ("zero_shot", *improved, *self.sft.arms, *ahead, *self.wmla.more_arms, *self._grid())
         return tuple(dict.fromkeys(every))
 
+    def judges(self) -> tuple[str, ...]:
+        """The judges by a model or by answers that this profile goes by; where none does, llm, to be compared."""
+        used = dict.fromkeys((self.collect.judge, self.synthesize.judge))
+        return tuple(name for name in used if name not in ("reward", "world_model")) or ("llm",)
+
     def dreamer(self) -> Arm:
         """Who walks in the world model: the policy of synthesize.policy_iteration, plain or with look-ahead."""
         how = self.synthesize
@@ -431,6 +449,15 @@ class Params(Section):
         seeds, drawn = self.tasks.train_seeds, self.collect.suite in ("miniwob", "sites")
         if drawn and seeds > MOST_SEEDS:  # queries of the live web are counted, not drawn by seed
             raise ValueError(f"tasks.train_seeds is {seeds}: suite {self.collect.suite} has {MOST_SEEDS} an iteration")
+        return self
+
+    @model_validator(mode="after")
+    def _answers_are_published(self):
+        if self.collect.judge == "answer" and self.collect.suite not in ANSWERED:
+            raise ValueError(
+                f"collect.judge is answer: suite {self.collect.suite} publishes no answers, as {', '.join(ANSWERED)} "
+                "do: take reward, llm or key_points"
+            )
         return self
 
     @model_validator(mode="after")

@@ -134,11 +134,15 @@ class Step(Record):
 
 
 class Verdict(Record):
-    """A judge's opinion of a trajectory."""
+    """A judge's opinion of a trajectory. Files of earlier versions tell its outcome, judge and reason alone."""
 
     outcome: Outcome
-    judge: str
+    judge: str  # its kind, e.g. reward or llm
     reason: str = ""
+    model: str = ""  # that was asked; none by a rule
+    prompt: str = ""  # hash of all that this judge tells any model beside the trajectory
+    replies: tuple[str, ...] = ()  # raw, in the order in which they were asked
+    cost: Cost | None = None
 
     @property
     def success(self) -> bool:
@@ -163,6 +167,12 @@ class Trajectory(Record):
     def key(self) -> str:
         """Unique within one file: task, seed, policy and attempt."""
         return f"{self.task.key}/{self.policy}/{self.attempt}"
+
+    @property
+    def answer(self) -> str | None:
+        """What `stop [answer]` said; None where the episode did not end by it."""
+        action = self.steps[-1].decision.action if self.steps else None
+        return action.text or "" if action is not None and action.verb == "stop" else None
 
     @property
     def broken(self) -> str:
@@ -206,8 +216,9 @@ class Environment(Protocol):
 
 
 class Judge(Protocol):
-    """What counts as success."""
+    """What counts as success. `at_once`: how many it is worth asking side by side."""
 
     name: str
+    at_once: int
 
     async def judge(self, trajectory: Trajectory) -> Verdict: ...

@@ -38,12 +38,6 @@ def table(rows: Iterable[dict], columns: Sequence[str] | None = None) -> pd.Data
     return pd.DataFrame(list(rows), columns=columns)
 
 
-def agreement(counts: dict) -> pd.DataFrame:
-    """The result of `metrics.agreement`, with intervals in words."""
-    text = lambda v: f"{v[0]:.2f} [{v[1]:.2f}, {v[2]:.2f}]" if isinstance(v, (tuple, list)) else str(v)  # noqa: E731
-    return table({"figure": name, "value": text(value)} for name, value in counts.items())
-
-
 def page(observation: Observation, screenshot: bytes | None = None, boxes: dict | None = None) -> HTML:
     """A page as a person sees it, the elements in `boxes` numbered, beside what the agent reads.
 

@@ -25,6 +25,7 @@ FILLED = 0.5  # of what a page, a name or a change may be long
 EPISODE = 0.5  # of max_steps, and of the horizon
 SUCCEED = 0.4  # of episodes, real and imagined
 GOAL_TOKENS, ACTION_TOKENS, REPLY_TOKENS, CHOICE_TOKENS, REASON_TOKENS = 25, 12, 60, 20, 60
+JUDGE_TOKENS = len(prompts.JUDGE + prompts.JUDGE_JSON) / CHARS_A_TOKEN
 GRADES = 5  # questions about one prediction: four grades and what is wrong
 ASSUMPTIONS = (
     f"a token is {CHARS_A_TOKEN} characters; pages and predicted changes are half as long as they may be",
@@ -127,21 +128,34 @@ def _collect(step: Planned, tasks: Counted) -> Load:
     params, size = step.resolved.params, sizes(step.resolved.params)
     steps = tasks.train * EPISODE * params.tasks.max_steps
     explored = _explored(params, tasks)
-    read = tasks.train if params.collect.judge == "llm" else min(params.collect.llm_judge_sample, tasks.train)
-    work = (
-        Work("policy", steps, steps * size.policy, steps * size.reply, stage_of(step.iteration - 1)),
-        _judging(read, EPISODE * params.tasks.max_steps, size),
-    )
-    return Load(work, tasks.train + explored, steps + explored * EPISODE * params.tasks.max_steps)
+    sample = lambda n: 0 if params.collect.suite in LIVE else min(params.collect.llm_judge_sample, n)  # noqa: E731
+    read = {name: sample(tasks.train) + sample(explored) for name in params.judges()}
+    if params.collect.judge in read:
+        learned = "policy" in params.collect.explorer_teaches
+        read[params.collect.judge] = tasks.train + (explored if learned else sample(explored))
+    work = [Work("policy", steps, steps * size.policy, steps * size.reply, stage_of(step.iteration - 1))]
+    work += [_judging(n, EPISODE * params.tasks.max_steps, params, name) for name, n in read.items()]
+    return Load(tuple(work), tasks.train + explored, steps + explored * EPISODE * params.tasks.max_steps)
 
 
 def _explored(params: Params, tasks: Counted) -> float:
     return tasks.kinds * params.collect.explorer_episodes
 
 
-def _judging(episodes: float, steps: float, size: Sizes) -> Work:
-    """A judge reads the objective, the actions and about one page."""
-    return Work("judge", episodes, episodes * (size.page + steps * ACTION_TOKENS + GOAL_TOKENS + 60), episodes)
+def _judging(episodes: float, steps: float, params: Params, judge: str, role: str = "judge") -> Work:
+    """What the model of `role` reads and writes to judge so many episodes of so many steps."""
+    size, how = sizes(params), params.judge
+    told = 2 if getattr(params.roles, role).engine == "transformers" else SENTENCE_TOKENS  # a word, or a reason as well
+    if judge == "answer":
+        calls, read = (1 if params.collect.suite == "simpleqa" else 0), 2 * GOAL_TOKENS
+    else:
+        acted = steps * ACTION_TOKENS * (how.actions or judge == "key_points")
+        calls, read = 1, min(how.pages, steps + 1) * size.page + acted + GOAL_TOKENS + JUDGE_TOKENS
+    prompt = calls * read
+    if judge == "key_points":  # the points, and each page by itself
+        calls += steps + 2
+        prompt += (steps + 2) * (JUDGE_TOKENS + GOAL_TOKENS) + (steps + 1) * size.page
+    return Work(role, episodes * calls, episodes * prompt, episodes * calls * told)
 
 
 def _world_model(step: Planned, tasks: Counted) -> Load:
@@ -197,8 +211,8 @@ def _synthesize(step: Planned, tasks: Counted) -> Load:
     mind = f"iter-{how.world_model_iteration or params.iterations}/02_wm_train"
     work = list(_decisions(steps, ahead, params, stage_of(how.policy_iteration), mind))
     work += _predictions(steps, size, params.world_model.rationale, mind)
-    if how.judge == "llm":
-        work.append(_judging(episodes, EPISODE * how.horizon, size))
+    if how.judge != "world_model":
+        work.append(_judging(episodes, EPISODE * how.horizon, params, how.judge))
     written = min(how.written, episodes / how.attempts)
     work.append(Work("policy", written, written * size.policy, written * FILLED * WRITTEN_TOKENS * how.horizon))
     replayed = SUCCEED * episodes if how.replay else 0
@@ -216,9 +230,9 @@ def _look_ahead(step: Planned, tasks: Counted) -> Load:
             work += _decisions(steps, arm.ahead, params, arm.policy_stage, mind)
         if arm.ahead and arm.ahead.search == "tree":
             tried += steps * arm.ahead.budget
-    if params.collect.judge == "llm":
+    if params.collect.judge != "reward":
         read = tasks.test * len(params.arms())
-        work.append(_judging(read, EPISODE * params.tasks.max_steps, sizes(params))._replace(role="evaluator"))
+        work.append(_judging(read, EPISODE * params.tasks.max_steps, params, params.collect.judge, "evaluator"))
     return Load(tuple(work), tasks.test * len(params.arms()), steps * len(params.arms()) + tried)
 
 

@@ -11,14 +11,12 @@ import csv
 import difflib
 import io
 import json
-import re
-import string
-import unicodedata
 from collections.abc import Callable
 from functools import cached_property
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
+from wevo_nb.answers import quasi_exact, same_answer
 from wevo_nb.params import ParamsError
 from wevo_nb.schema import Split, Task
 from wevo_nb.tasks.download import Download, DownloadError, fetch, verified
@@ -33,6 +31,11 @@ LEFT_OUT = ("Amazon", "Booking", "Google Flights", "Google Search")
 ANY_PUBLIC_HOST = {
     "*": "*"
 }  # real pages live on many hosts; addresses of this machine and of private networks are refused
+
+
+# How an answer is compared with the published one: by answers.same_answer, by GAIA's rule, or by a model that grades it
+# (judge.AnswerJudge; without one by same_answer).
+AnswerRule = Literal["match", "gaia", "model"]
 
 
 class Query(NamedTuple):
@@ -56,8 +59,8 @@ class Part(NamedTuple):
 class Live:
     """Lists and starts the queries of its files. Nothing is served: `with` opens and closes nothing."""
 
-    def __init__(self, name: str, licence: str, about: str, parts: tuple[Part, ...]):
-        self.name, self.licence, self.about, self.parts = name, licence, about, parts
+    def __init__(self, name: str, licence: str, about: str, parts: tuple[Part, ...], rule: AnswerRule = "match"):
+        self.name, self.licence, self.about, self.parts, self.rule = name, licence, about, parts, rule
 
     def __enter__(self) -> Live:
         return self
@@ -118,7 +121,11 @@ class Live:
         return {"group": self.queries[task.seed][0].group}
 
     async def visit(self, task: Task) -> LiveVisit:
-        return LiveVisit(task, self.queries[task.seed][1])
+        return LiveVisit(task, self.reference(task), self.rule)
+
+    def reference(self, task: Task) -> Query:
+        """The query of a task, with the published answer where there is one."""
+        return self.queries[task.seed][1]
 
     def _task(self, position: int) -> Task:
         part, query = self.queries[position]
@@ -133,8 +140,8 @@ class Live:
 class LiveVisit:
     """One query on a fresh page of its site."""
 
-    def __init__(self, task: Task, query: Query):
-        self.task, self.query = task, query
+    def __init__(self, task: Task, query: Query, rule: AnswerRule):
+        self.task, self.query, self.rule = task, query, rule
         self.url, self.hosts = query.url, ANY_PUBLIC_HOST
 
     async def start(self, page) -> str:
@@ -145,23 +152,15 @@ class LiveVisit:
         return False, None
 
     async def answer(self, page, text: str) -> float | None:
-        """1 where the published answer was given word for word, after normalising, else 0; None without one.
-
-        The official scoring asks a model whether the two mean the same, so this one is stricter.
-        """
+        """1 where the published answer was given, by the suite's rule without a model, else 0; None without one."""
         if self.query.answer is None:
             return None
-        return float(normalised(text) == normalised(self.query.answer))
+        if self.rule == "gaia":
+            return float(quasi_exact(text, self.query.answer))
+        return float(same_answer(text, self.query.answer, self.query.text))
 
     async def close(self):
         """Nothing to give back."""
-
-
-def normalised(text: str) -> str:
-    """Lower case, without articles, punctuation and the commas of large numbers; single spaces."""
-    text = re.sub(r"(?<=\d),(?=\d{3}\b)", "", unicodedata.normalize("NFKC", text).casefold())
-    words = text.translate(str.maketrans("", "", string.punctuation.replace(".", ""))).split()
-    return " ".join(w for w in (word.strip(".") for word in words) if w not in ("a", "an", "the", ""))
 
 
 # -- formats
@@ -250,8 +249,9 @@ def gaia_web() -> Live:
         "gaia_web",
         "90 questions of GAIA's validation set chosen by WebVoyager's authors; GAIA itself is gated at "
         "huggingface.co/datasets/gaia-benchmark/GAIA: accept its terms there, and do not publish the answers",
-        "26 of level 1, 64 of level 2; begins at Bing; compared word for word, officially by a model",
+        "26 of level 1, 64 of level 2; begins at Bing; compared by GAIA's own rule (the paper: by GPT-4o)",
         (Part(Download("GAIA_web.jsonl", url), "gaia_web", "test_tasks", read_gaia),),
+        "gaia",
     )
 
 
@@ -260,8 +260,9 @@ def simpleqa() -> Live:
     return Live(
         "simpleqa",
         "SimpleQA of OpenAI, MIT",
-        f"the first {SIMPLEQA_ROWS} questions; begins at Bing; compared word for word, officially by a model",
+        f"the first {SIMPLEQA_ROWS} questions; begins at Bing; graded by a model, as officially",
         (Part(Download("simple_qa_test_set.csv", url), "simpleqa", "test_tasks", read_simpleqa),),
+        "model",
     )
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from wevo_nb.answers import numbers
 from wevo_nb.observation import Element
 from wevo_nb.schema import Action
-from wevo_nb.tasks.sites.answers import numbers
 from wevo_nb.tasks.sites.oracle import Lost, Page, Script, click, exactly, fill, script
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from wevo_nb.answers import matches
 from wevo_nb.schema import Split, Task
-from wevo_nb.tasks.sites.answers import matches
 
 CAP = 16
 HELD_OUT_SITES = ("code", "docs")
