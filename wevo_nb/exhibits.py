@@ -261,9 +261,8 @@ def caption(name: str, results: Results) -> str:
     runs = ", ".join(results.suites)
     if results.together:
         said.append(f"Runs {runs} differ in their seed alone and are added up; the single runs are the faint points.")
-    elif results.differ:
-        keys = ", ".join(results.differ[:3]) + (" and more" if len(results.differ) > 3 else "")
-        said.append(f"Runs {runs} differ in more than their seed ({keys}) and are not added up.")
+    elif results.apart:
+        said.append(f"Runs {runs} {results.apart}: they are not added up.")
     elif runs:
         said.append(f"Run {runs}.")
     said.append("Intervals are 95%; a dash is what was not run or is not given." if runs else "No run of ours yet.")

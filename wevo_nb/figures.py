@@ -139,59 +139,6 @@ def paired_differences(frame: pd.DataFrame) -> Figure:
 
 
 @_styled
-def iteration_curve(frame: pd.DataFrame) -> Figure:
-    """Success over iterations, this run left, the paper right. Frame: `metrics.iteration_table` on `paper.figure_3`."""
-    halves = [[part for _, part in half.groupby("benchmark", sort=False)] for _, half in frame.groupby("reported")]
-    height = max(map(len, halves))
-    figure = Figure(figsize=(5 * len(halves), 2.6 * height + 0.5), layout="constrained")
-    grid = figure.subplots(height, len(halves), squeeze=False)
-    for column, parts in enumerate(halves):
-        for panel, part in zip(grid[:, column], parts, strict=False):
-            _curve(panel, part)
-            panel.set_ylim(0, 1.08 * frame["high"].max())
-        for panel in grid[len(parts) :, column]:
-            panel.set_visible(False)
-    _legend(figure, columns=3)
-    return figure
-
-
-def _curve(panel, part: pd.DataFrame):
-    """One benchmark: the line is zero-shot and self-improvement; what builds on it stands as points at `final`."""
-    plain = part["method"].str.fullmatch(r"zero_shot|self_improve_\d+|.* zero-shot|self-improve \(\d+\)")
-    panel.plot(part["iteration"][plain], part["success_percent"][plain], color=BLUE, zorder=1)
-    place = (part["iteration"] + 0.28 * (~plain).cumsum().sub(1).clip(lower=0)).tolist()
-    for x, beside, row in zip(place, ~plain, part.itertuples(), strict=True):
-        label = row.method if beside else None
-        values = (row.success_percent / 100, row.low / 100, row.high / 100)
-        _interval(panel, x, *values, colour(row.method), upright=True, label=label)
-    last = int(part["iteration"].max())
-    panel.set_xticks(range(last + 1), [*map(str, range(last)), str(last) if plain.all() else "final"])
-    counts = "-".join(str(n) for n in sorted({int(part["n"].min()), int(part["n"].max())}))
-    who, benchmark = "paper, reported" if part["reported"].all() else "this run", part["benchmark"].iloc[0]
-    panel.set_title(f"{who}: {TITLES.get(benchmark, benchmark)} (n = {counts})", fontsize=9)
-    panel.set(xlim=(-0.3, max(place) + 0.3), xlabel="iterations of self-improvement", ylabel=f"success (%)\n{UP}")
-
-
-@_styled
-def paper_table_1(frame: pd.DataFrame) -> Figure:
-    """The paper's main table as bars. Frame: `paper.table_1`."""
-    methods = list(dict.fromkeys(frame["method"]))
-    figure, panels = _panels(frame["benchmark"], (10.5, 1.6 + 0.28 * len(methods)), sharey=True)
-    for benchmark, panel in panels.items():
-        _rows(panel, methods)
-        rows = frame[frame["benchmark"] == benchmark]
-        for row in rows.itertuples():
-            y = methods.index(row.method)
-            panel.barh(y, row.success_percent, color=colour(row.method), height=0.7)
-            panel.plot([row.low, row.high], [y, y], color="white", linewidth=3)
-            panel.plot([row.low, row.high], [y, y], color="black", linewidth=1)
-            _note(panel, y, f"{row.success_percent:.2f}")
-        panel.set_title(f"{TITLES[benchmark]} (reported, n = {rows['n'].iloc[0]:.0f})")
-        panel.set(xlim=(0, 60), xlabel=f"success (% of tasks, interval derived from n); {UP}")
-    return figure
-
-
-@_styled
 def trajectory_funnel(frame: pd.DataFrame) -> Figure:
     """How many are left after every filter, a panel a stage. Frame: stage, step, kept; in order."""
     stages = dict(list(frame.groupby("stage", sort=False)))

@@ -193,7 +193,7 @@ def success_by_site(frame: pd.DataFrame, shown: list[str]) -> Figure:
     panel.set_yticks(range(len(rows)), [row for *_, row in rows])
     for start in [0, *ends]:
         run, split, _ = rows[start]
-        panel.annotate(f"{run}, {label(split)}", (1.0, start - 0.5), xycoords=("axes fraction", "data"), rotation=-90,
+        panel.annotate(f"{run}\n{label(split)}", (1.0, start - 0.5), xycoords=("axes fraction", "data"), rotation=-90,
                        xytext=(4, 0), textcoords="offset points", va="top", fontsize=6.5)  # fmt: skip
     panel.grid(False)
     figure.colorbar(image, ax=panel, shrink=0.6, aspect=30, fraction=0.03, pad=0.05, label=f"success (%); {UP}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from wevo_nb.metrics import LOOKAHEAD_COLUMNS, SUCCESS_COLUMNS, Z95, wilson
+from wevo_nb.metrics import LOOKAHEAD_COLUMNS, SUCCESS_COLUMNS, wilson
 from wevo_nb.params import flatten
 from wevo_nb.report_card import COLUMNS as CARD_COLUMNS
 from wevo_nb.runs import StageError, read_json, run_folder, sha256
@@ -28,6 +28,7 @@ COLUMNS = {  # of the tables that are read, as the notebooks write them
     "stall": ["arm", "iteration", "metric", "value", "n", "low", "high"],
     "cost": ["stage", "seconds", "peak_memory_mb", "calls", "prompt_tokens", "completion_tokens"],
 }
+DRAWN = ("miniwob", "sites")  # suites whose test episodes another seed draws anew; others have the same tasks again
 MEANS = ("calls", "tokens", "seconds", "model_seconds", "steps")  # of a look-ahead table, a decision
 OWN = ("seed",)  # what runs that are added up may differ in
 
@@ -36,14 +37,14 @@ class Results(NamedTuple):
     """`tables` by name, each with a column `run`; `suites` and the hashes of what was read, by run.
 
     `together` names the rows of all runs added up, which are last; empty where there are none.
-    `differ` says which params keep the runs from being added up.
+    `apart` says why several runs are not added up.
     """
 
     tables: Mapping[str, pd.DataFrame]
     suites: Mapping[str, str]
     inputs: Mapping[str, str]
     together: str = ""
-    differ: tuple[str, ...] = ()
+    apart: str = ""
 
     @property
     def shown(self) -> list[str]:
@@ -51,9 +52,10 @@ class Results(NamedTuple):
         return [self.together] if self.together else [*self.suites]
 
 
-def read(names: Sequence[str]) -> Results:
+def read(names: Sequence[str], wanted: Sequence[str] = tuple(COLUMNS)) -> Results:
     """The results of these runs; of none, tables without rows. A table that a run does not have gives no rows.
 
+    `wanted`: only these tables are read, the others have no rows; for an analysis that is not done yet.
     Raises StageError for a run without an analysis, and for one that is named twice.
     """
     import pandas as pd
@@ -68,20 +70,20 @@ def read(names: Sequence[str]) -> Results:
         if not (folder / "success.csv").exists():
             raise StageError(f"run '{name}' has no analysis in {folder}: 'wevo run --run {name} --only 06' makes it")
         suites[name] = suite_of(name)
-        for table in COLUMNS:
+        for table in wanted:
             if (path := folder / f"{table}.csv").exists():
                 found = pd.read_csv(path, keep_default_na=table != "lookahead", na_values=["nan"])
                 parts[table].append(found.assign(run=name))
                 inputs[f"{name}/06_analysis/tables/{table}.csv"] = sha256(path)
-    differ = differences(names)
-    together = f"{len(names)} runs" if len(names) > 1 and not differ else ""
+    apart = why_apart(names, suites)
+    together = f"{len(names)} runs" if len(names) > 1 and not apart else ""
     tables = {}
     for table, columns in COLUMNS.items():
         frame = pd.concat(parts[table], ignore_index=True) if parts[table] else pd.DataFrame(columns=[*columns, "run"])
         if together and table in ADDED and len(frame):
             frame = pd.concat([frame, ADDED[table](frame).assign(run=together)], ignore_index=True)
         tables[table] = frame
-    return Results(tables, suites, inputs, together, differ)
+    return Results(tables, suites, inputs, together, apart)
 
 
 def suite_of(run: str) -> str:
@@ -91,11 +93,24 @@ def suite_of(run: str) -> str:
     return ""
 
 
-def differences(names: Sequence[str]) -> tuple[str, ...]:
-    """`<stage> <key>` of the params in which a run differs from the first; its seed is none of them."""
+def why_apart(names: Sequence[str], suites: Mapping[str, str]) -> str:
+    """Why runs are not added up, in words; nothing where they may be: they differ in their seed and nothing else."""
     noted = [_noted(name) for name in names]
-    keys = {key for other in noted[1:] for key in noted[0] | other if noted[0].get(key) != other.get(key)}
-    return tuple(sorted(keys))
+    keys = sorted({key for other in noted[1:] for key in noted[0] | other if noted[0].get(key) != other.get(key)})
+    if keys:
+        return f"differ in more than their seed ({', '.join(keys[:3])}{' and more' * (len(keys) > 3)})"
+    seeds = [_seed(name) for name in names]
+    if len(set(seeds)) < len(seeds):
+        return "have a seed in common, and the second of them is no further evidence"
+    if len(names) > 1 and suites[names[0]] not in DRAWN:
+        return f"met the same tasks, since a seed draws none in suite '{suites[names[0]]}'"
+    return ""
+
+
+def _seed(run: str) -> int | None:
+    """The seed that the first stage of a run noted."""
+    found = sorted(run_folder(run).glob("**/params.json"))
+    return read_json(found[0])["params"].get("seed") if found else None
 
 
 def _noted(run: str) -> dict:
@@ -130,8 +145,8 @@ def added_card(frame: pd.DataFrame, keys: Sequence[str] = ("model", "target", "d
     """Values of a report card over all runs, weighted by n.
 
     Where every part is a share of whole counts (its interval is Wilson's), counts are added.
-    Others, such as F1, get the normal interval of a weighted mean of independent parts, whose
-    standard errors are read off their intervals.
+    Others, such as F1, get the normal interval of a weighted mean of independent parts: the root of the
+    summed squares of their half widths, each by its share of n.
     """
     import pandas as pd
 
@@ -144,8 +159,8 @@ def added_card(frame: pd.DataFrame, keys: Sequence[str] = ("model", "target", "d
         if all(whole):
             low, high = wilson(round(counts.sum()), n)[1:]
         else:
-            errors = (part["high"] - part["low"]) / (2 * Z95) * part["n"] / n
-            half = Z95 * float((errors**2).sum(skipna=False)) ** 0.5
+            halves = (part["high"] - part["low"]) / 2 * part["n"] / n
+            half = float((halves**2).sum(skipna=False)) ** 0.5
             low, high = max(value - half, min(0.0, part["low"].min())), min(value + half, 1.0)
         rows.append((*key, n, value, low, high))
     return pd.DataFrame(rows, columns=[*keys, "n", "value", "low", "high"])
