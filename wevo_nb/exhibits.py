@@ -202,29 +202,22 @@ def frame(name: str, results: Results) -> pd.DataFrame:
     parts = [part.reindex(columns=paper.COLUMNS) for part in (reported, ours) if len(part)]
     whole = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=paper.COLUMNS)
     whole = whole.astype(dict.fromkeys(["value", "n", "low", "high"], float) | {"reported": bool})
-    return _ordered(whole, EXHIBITS[name].columns)
+    return _ordered(whole, EXHIBITS[name].columns) if len(whole) else whole
 
 
 def _ordered(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
-    """Reported rows as they are; ours run by run, panel by panel, as the paper has its rows and we our columns.
+    """Reported rows as they are; ours run by run, panel by panel, rows as `tables.row_places`, `columns` first."""
+    import pandas as pd
 
-    A row of ours that begins with a row of the paper and a colon stands below it.
-    """
-    rows = list(dict.fromkeys(frame["row"]))
-    under = {
-        row: rows.index(row.partition(":")[0]) if row.partition(":")[0] in rows else rows.index(row) for row in rows
-    }
-    place = lambda values, first=(): {value: i for i, value in enumerate(dict.fromkeys([*first, *values]))}  # noqa: E731
+    place = lambda values: {value: i for i, value in enumerate(dict.fromkeys(values))}  # noqa: E731
     order = frame.assign(
         run=frame["run"].map(place(frame["run"])),
         panel=frame["panel"].map(place(frame["panel"])),
-        column=frame["column"].map(place(frame["column"], columns)),
-        row=frame["row"].map(under),
+        column=frame["column"].map(place([*columns, *frame["column"]])),
+        row=frame["row"].map(tables.row_places(frame)),
     )
-    order = order[~frame["reported"]].sort_values(["run", "panel", "row", "column"], kind="stable").index
-    import pandas as pd
-
-    return pd.concat([frame[frame["reported"]], frame.loc[order]], ignore_index=True)
+    ours = order[~frame["reported"]].sort_values(["run", "panel", "row", "column"], kind="stable").index
+    return pd.concat([frame[frame["reported"]], frame.loc[ours]], ignore_index=True)
 
 
 def _places(exhibit: Exhibit, reported: pd.DataFrame, ours: pd.DataFrame, results: Results) -> pd.DataFrame:

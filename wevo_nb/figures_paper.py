@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 SINGLE, DOUBLE = 3.3, 6.9  # inches: one column of a paper, and both
 SMALL = STYLE | {
-    "font.size": 7, "axes.titlesize": 7, "axes.labelsize": 7, "xtick.labelsize": 6.5, "ytick.labelsize": 6.5,
+    "font.size": 7, "axes.titlesize": 7.5, "axes.titleweight": "normal", "axes.labelsize": 7,
+    "xtick.labelsize": 6.5, "ytick.labelsize": 6.5,
     "legend.fontsize": 6.5, "axes.linewidth": 0.6, "xtick.major.width": 0.6,
     "figure.constrained_layout.h_pad": 0.03, "figure.constrained_layout.w_pad": 0.03,
 }  # fmt: skip

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 EMPTY = "–"
+SHORT = {ONLY_DRAWN: "drawn only", NOT_GIVEN: "not given"}  # in a cell; other notes are settings in words
 WIDE = 8  # columns of one run from which cells are counts, so that a page holds them
 LABELS = {  # what the files call it: how it is printed
     "webvoyager": "WebVoyager", "mind2web_live": "Mind2Web-Live", "gaia_web_l1": "GAIA-web, level 1",
@@ -57,56 +58,62 @@ def wide(frame: pd.DataFrame) -> pd.DataFrame:
 
     if frame.empty:
         return pd.DataFrame([["nothing yet"]], index=[""], columns=[""])
-    panels = frame["panel"].ne("").any()
     frame = frame.assign(who=[who(row) for row in frame.itertuples()])
-    blocks = ["who", "panel", "column"]
-    counts = frame[frame["value"].notna()].groupby(blocks)["n"].agg(lambda n: n.iloc[0] if n.nunique() == 1 else None)
-    alike = ["who", "panel"] if panels else blocks
-    digits = {key: _decimals(part["value"].dropna()) for key, part in frame[frame["reported"]].groupby(alike)}
+    panels = frame["panel"].ne("").any()
+    block = ["who", "panel"] if panels else ["who", "column"]  # what shares decimals, and without panels n
+    parts = dict(list(frame.groupby(block, sort=False)))
+    digits = {key: _decimals(part["value"].dropna()) for key, part in parts.items()}
+    shared = {key: None if panels else _shared(part) for key, part in parts.items()}
     many = {name for name, part in frame[~frame["reported"]].groupby("who") if part["column"].nunique() > WIDE}
-    cells, order = {}, {"index": {}, "columns": {}}
+    rank = lambda values: {value: i for i, value in enumerate(dict.fromkeys(values))}  # noqa: E731
+    whose, blocks, across, places = rank(frame["who"]), rank(frame["panel"]), rank(frame["column"]), row_places(frame)
+    cells, rows, columns = {}, {}, {}
     for row in frame.itertuples():
-        key = (row.who, row.panel, row.column)
-        shared = None if panels else counts.get(key)
-        head = label(row.column) + (f" (n = {shared:.0f})" if shared == shared and shared else "")
+        key = (row.who, row.panel if panels else row.column)
+        head = label(row.column) + (f" (n = {shared[key]:.0f})" if shared[key] else "")
         index = (f"{row.who}: {label(row.panel)}", label(row.row)) if panels else (label(row.row),)
         column = (head,) if panels else (row.who, head)
-        order["index"][index], order["columns"][column] = None, None
-        cells[index, column] = cell(row, digits.get(key[: len(alike)]), shared=shared, compact=row.who in many)
-    for kind, keys in order.items():  # what belongs to one run or panel stays together
-        groups = list(dict.fromkeys(key[0] for key in keys))
-        order[kind] = (
-            sorted(keys, key=lambda key, groups=groups: groups.index(key[0])) if len(next(iter(keys))) > 1 else keys
-        )
-    rows = [[cells.get((index, column), EMPTY) for column in order["columns"]] for index in order["index"]]
-    names = lambda keys: pd.MultiIndex.from_tuples([*keys]) if len(next(iter(keys))) > 1 else [k[0] for k in keys]  # noqa: E731
-    return pd.DataFrame(rows, index=names(order["index"]), columns=names(order["columns"]))
+        rows[index] = (whose[row.who], blocks[row.panel], places[row.row]) if panels else (places[row.row],)
+        columns[column] = (across[row.column],) if panels else (whose[row.who], across[row.column])
+        cells[index, column] = cell(row, digits[key], counted=bool(shared[key]), compact=row.who in many)
+    rows, columns = sorted(rows, key=rows.get), sorted(columns, key=columns.get)
+    names = lambda keys: pd.MultiIndex.from_tuples(keys) if len(keys[0]) > 1 else [name for (name,) in keys]  # noqa: E731
+    texts = [[cells.get((index, column), EMPTY) for column in columns] for index in rows]
+    return pd.DataFrame(texts, index=names(rows), columns=names(columns))
 
 
-def cell(row, digits: int | None, *, shared: float | None, compact: bool) -> str:
-    """The text of one number: as reported, or ours with interval, and with n where the heading does not say it."""
+def row_places(frame: pd.DataFrame) -> dict[str, int]:
+    """The place of each row of a tidy frame: as they first come, one that is another and a colon below that."""
+    names = list(dict.fromkeys(frame["row"]))
+    above = {name: name.partition(":")[0] for name in names}
+    return {name: names.index(above[name] if above[name] in names else name) for name in names}
+
+
+def cell(row, digits: int | None, *, counted: bool, compact: bool) -> str:
+    """The text of one number: as reported, or ours with interval, and with n unless the heading has it (`counted`)."""
     if row.value != row.value:
-        return row.note if row.reported and row.note not in ("", ONLY_DRAWN, NOT_GIVEN) else EMPTY
+        return SHORT.get(row.note, row.note) if row.reported and row.note else EMPTY
     if row.reported:
         return f"{row.value:g}" if digits is None or row.unit == "" else f"{row.value:.{digits}f}"
     if compact and row.unit == "%":
         return f"{row.value * row.n / 100:.0f}/{row.n:.0f}"
-    text = (
-        f"{row.value:.1f}"
-        if row.unit.startswith("%")
-        else f"{row.value:.3g}"
-        if row.value < 1000
-        else f"{row.value:,.0f}"
-    )
+    share = row.unit.startswith("%") or row.low == row.low
+    text = f"{row.value:.1f}" if share else f"{row.value:.3g}" if row.value < 1000 else f"{row.value:,.0f}"
     if row.low == row.low:
         text += f" [{row.low:.1f}, {row.high:.1f}]"
-    return text if shared == shared and shared or row.n != row.n else f"{text} (n = {row.n:.0f})"
+    return text if counted or row.n != row.n else f"{text} (n = {row.n:.0f})"
 
 
 def _decimals(values: pd.Series) -> int | None:
     """How many decimals the paper gives in a column; None, each as it is, where most are whole numbers."""
     given = [len(f"{value:.6f}".rstrip("0").partition(".")[2]) for value in values]
-    return None if 2 * given.count(0) >= len(given) else max(given)
+    return None if 2 * given.count(0) > len(given) or not given else max(given)
+
+
+def _shared(part: pd.DataFrame) -> float | None:
+    """The n that all numbers of a column share; None where they share none."""
+    n = part[part["value"].notna()]["n"].unique()
+    return float(n[0]) if len(n) == 1 and n[0] == n[0] else None
 
 
 def markdown(frame: pd.DataFrame) -> str:
@@ -135,6 +142,8 @@ def latex(frame: pd.DataFrame, caption: str, name: str) -> str:
         multirow_align="t",
         clines="skip-last;data" if table.index.nlevels > 1 else None,
     ).strip()
+    line = f"\\cline{{1-{table.index.nlevels + len(table.columns)}}}\n"
+    body = body.replace(f"{line}\\bottomrule", "\\bottomrule").replace(line, "\\midrule\n")
     return (
         "% \\usepackage{booktabs,graphicx,multirow}\n\\begin{table*}[t]\n\\centering\\small\n"
         f"\\caption{{{escaped(caption)}}}\n\\label{{tab:{name.replace('_', '-')}}}\n"
