@@ -154,8 +154,11 @@ def not_reported(results: Results) -> Iterable[dict]:
         yield _cell(run, name, "value", wilson(accepted, total), total)
         yield _number(run, "trajectory counts: imagined", total)
     stall = results.tables["stall"]
-    for run, rows in stall[(stall["arm"] == "self_improve") & (stall["metric"] == "acceptance")].groupby("run"):
-        yield _number(run, "trajectory counts: collected", rows["n"].sum())
+    collected = stall[(stall["arm"] == "self_improve") & (stall["metric"] == "acceptance")]
+    for run in results.suites if len(collected) else ():
+        yield _number(run, "trajectory counts: collected", collected[collected["run"] == run]["n"].sum())
+    if len(collected) and results.together:
+        yield _number(results.together, "trajectory counts: collected", collected["n"].sum())
     for run, rows in results.tables["cost"].groupby("run", sort=False):
         tokens = rows[["prompt_tokens", "completion_tokens"]].sum().sum()
         yield _number(run, "token cost: million tokens of all stages", tokens / 1e6)

@@ -30,6 +30,7 @@ COLUMNS = {  # of the tables that are read, as the notebooks write them
 }
 DRAWN = ("miniwob", "sites")  # suites whose test episodes another seed draws anew; others have the same tasks again
 MEANS = ("calls", "tokens", "seconds", "model_seconds", "steps")  # of a look-ahead table, a decision
+SPENT = ("seconds", "calls", "prompt_tokens", "completion_tokens")  # by stage, in a table of costs
 OWN = ("seed",)  # what runs that are added up may differ in
 
 
@@ -151,7 +152,7 @@ def added_card(frame: pd.DataFrame, keys: Sequence[str] = ("model", "target", "d
     import pandas as pd
 
     rows = []
-    for key, part in frame[frame["n"] > 0].groupby(list(keys), sort=False):
+    for key, part in frame[frame["value"].notna()].groupby(list(keys), sort=False):
         n = part["n"].sum()
         counts = part["value"] * part["n"]
         value = counts.sum() / n
@@ -178,4 +179,5 @@ ADDED = {
     "lookahead": added_lookahead,
     "report_card": added_card,
     "ledger": lambda frame: frame.groupby(["arm", "family", "outcome"], sort=False)["n"].sum().reset_index(),
+    "cost": lambda frame: frame.groupby("stage", sort=False)[[*SPENT]].sum().reset_index(),
 }
