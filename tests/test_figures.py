@@ -94,8 +94,6 @@ def frames() -> dict[str, pd.DataFrame]:
         "success_by_arm": success,
         "paired_differences": paired,
         "differences_by_run": pd.concat([paired.assign(run=run) for run in ("a", "b")], ignore_index=True),
-        "iteration_curve": pd.concat([metrics.iteration_table(success), paper.figure_3()], ignore_index=True),
-        "paper_table_1": paper.table_1(),
         "trajectory_funnel": pd.DataFrame({"stage": "01", "step": ["sampled", "successes"], "kept": [240, 101]}),
         "world_model_quality": pd.DataFrame(report_card(1) + report_card(2))
         .assign(iteration=[1] * 30 + [2] * 30)

@@ -139,18 +139,6 @@ def test_paired_table_refuses_what_cannot_be_paired():
         metrics.paired_table({"a": twice, "b": episodes("b", "S")}, [("a", "b")])
 
 
-def test_iteration_table_is_in_percent_and_places_the_final_arms_after_the_last_iteration():
-    arms = {"random": "F", "zero_shot": "FFFS", "self_improve_1": "SSFF", "webevolver": "SSSF"}
-    success = metrics.success_table({arm: episodes(arm, outcomes) for arm, outcomes in arms.items()})
-    table = metrics.iteration_table(success)
-    assert table[["method", "iteration", "success_percent"]].values.tolist() == [
-        ["zero_shot", 0, 25.0],
-        ["self_improve_1", 1, 50.0],
-        ["webevolver", 2, 75.0],
-    ]
-    assert not table["reported"].any()
-
-
 def test_ledger_table_adds_the_truth_rate():
     outcomes = {"task": ["x", "y", "y"], "outcome": ["accepted", "accepted", "too long"], "n": [3, 1, 6]}
     table = metrics.ledger_table(pd.DataFrame(outcomes), {"replayed": 4, "true": 1})

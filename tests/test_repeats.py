@@ -380,8 +380,8 @@ def test_notebook_06_without_a_run_has_empty_tables_and_the_papers(outputs):
     for name, columns in (("success", metrics.SUCCESS_COLUMNS), ("paired", metrics.PAIRED_COLUMNS)):
         table = pd.read_csv(folder / "tables" / f"{name}.csv")
         assert table.empty and list(table.columns)[: len(columns)] == columns
-    assert len(pd.read_csv(folder / "tables" / "paper_table_1.csv")) > 10
-    assert (folder / "figures" / "paper_table_1.png").exists()
+    assert len(pd.read_csv(folder / "tables" / "webevolver_table_1.csv")) > 10
+    assert (folder / "figures" / "webevolver_table_1.png").exists()
 
 
 @pytest.mark.notebook

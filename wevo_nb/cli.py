@@ -1,4 +1,4 @@
-"""The command line: `wevo run | plan | status | show | params | tasks | replay | sites`.
+"""The command line: `wevo run | plan | status | show | figures | params | tasks | replay | sites`.
 
 `wevo run` says first what it will do, then executes the notebooks one after the other (chain.py)
 and shows the progress that their stages write down. Stopped or killed, the same command goes on
@@ -140,6 +140,20 @@ def show(trajectory: Annotated[str, typer.Argument(help="FILE.jsonl or RUN/STAGE
     """
     with plain_errors():
         console.print(Group(*trajectory_lines(find_trajectory(trajectory))))
+
+
+@app.command()
+def figures(
+    runs: Annotated[list[str] | None, typer.Option("--run", "-r", help="A run with an analysis; repeatable.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="By default below outputs/papers.")] = None,
+):
+    """Write every table and figure of the papers, our runs beside the reported numbers; with no run these alone."""
+    from wevo_nb import exhibits, results
+
+    with plain_errors():
+        folder = out or run_folder("papers") / ("+".join(runs or []) or "reported")
+        overview = exhibits.write(results.read(runs or []), folder)
+        console.print(Text(f"{len(exhibits.EXHIBITS)} tables and figures are in {folder}; all of them: {overview}"))
 
 
 @app.command()

@@ -1,9 +1,9 @@
 """The figures of a run: one function each, a tidy frame in, a matplotlib Figure out.
 
-Frames come from metrics.py and paper.py; `save_figure` writes png, pdf, the plotted csv and a
-json with the hashes of what it was made from. A method has one colour everywhere, of a palette
-that colour-blind readers can tell apart (Okabe and Ito 2008). Rates are drawn in percent, with n
-and a 95% interval. Notebooks 02 to 06. Paper: Figure 3 and Table 1.
+Frames come from metrics.py; `save_figure` writes png, pdf, svg, the plotted csv and a json with the
+hashes of what it was made from. A method has one colour everywhere, of a palette that colour-blind
+readers can tell apart (Okabe and Ito 2008). Rates are drawn in percent, with n and a 95% interval.
+The papers' own figures are in figures_paper.py. Notebooks 02 to 06.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 BLUE, SKY, ORANGE, GREY, GREEN, PINK, YELLOW = "#0072B2 #56B4E9 #D55E00 #6E6E6E #009E73 #CC79A7 #E69F00".split()
 COLOURS = {  # the first pattern found in a method's name gives its colour
-    "best_of_k": PINK, "webdreamer|untrained": YELLOW, "wmla.*[2-9]|real page": "#00614A", "iteration_1": "#7FCDBB",
-    "wmla|iteration_": GREEN,
+    "best_of_k": PINK, "webdreamer|untrained": YELLOW, "wmla.*[2-9]|look-ahead.*[2-9]|real page": "#00614A",
+    "iteration_1": "#7FCDBB", "wmla|look-ahead|iteration_": GREEN,
     "webevolver": ORANGE, "synthetic|no_world_model": "#8C6D31", "majority|gpt-4o": "#B5B5B5", "explorer": "#B35C9E",
     "true_dreams": "#B8860B",
     "more_real|real_only": "#3B6FA0", "mixed": "#E8A36B", "self.improve.*[3-9]": "#08306B", "self.improve.*2": BLUE,
@@ -39,7 +39,7 @@ TITLES = {
 STYLE = {
     "font.size": 9, "axes.titlesize": 10, "axes.titleweight": "bold", "axes.titlelocation": "left", "axes.grid": True,
     "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True, "grid.color": "#E4E4E4",
-    "ytick.major.size": 0, "legend.frameon": False, "legend.fontsize": 8, "pdf.fonttype": 42,
+    "ytick.major.size": 0, "legend.frameon": False, "legend.fontsize": 8, "pdf.fonttype": 42, "svg.hashsalt": "wevo",
     "figure.constrained_layout.h_pad": 0.08, "figure.constrained_layout.w_pad": 0.08,
 }  # fmt: skip
 UP = "higher is better"
@@ -60,7 +60,7 @@ def colour(method: str) -> str:
 
 
 def save_figure(figure: Figure, frame: pd.DataFrame, folder: Path, name: str, inputs: dict, caption: str = "") -> Path:
-    """Writes <name>.png, .pdf, .csv (the plotted frame) and .json (caption, inputs, hash of the csv).
+    """Writes <name>.png, .pdf, .svg, .csv (the plotted frame) and .json (caption, inputs, hash of the csv).
 
     `inputs` maps what the frame was made from to its hash. Returns the path of the png.
     """
@@ -69,7 +69,9 @@ def save_figure(figure: Figure, frame: pd.DataFrame, folder: Path, name: str, in
     frame.to_csv(path.with_suffix(".csv"), index=False)
     with matplotlib.rc_context(STYLE):
         figure.savefig(path, dpi=200)
+        figure.set_layout_engine("none")  # it is laid out: the same in every file, and once
         figure.savefig(path.with_suffix(".pdf"), metadata={"CreationDate": None})
+        figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
     made_of = {"caption": caption, "inputs": inputs, "csv": runs.sha256(path.with_suffix(".csv"))}
     runs.write_json(path.with_suffix(".json"), made_of)
     return path
@@ -157,59 +159,6 @@ def differences_by_run(frame: pd.DataFrame) -> Figure:
             "difference (points, 95% interval);\nright of 0: the arm named first is better\n"
             f"from above: {', '.join(named)}; bar: mean"
         )
-    return figure
-
-
-@_styled
-def iteration_curve(frame: pd.DataFrame) -> Figure:
-    """Success over iterations, this run left, the paper right. Frame: `metrics.iteration_table` on `paper.figure_3`."""
-    halves = [[part for _, part in half.groupby("benchmark", sort=False)] for _, half in frame.groupby("reported")]
-    height = max(map(len, halves))
-    figure = Figure(figsize=(5 * len(halves), 2.6 * height + 0.5), layout="constrained")
-    grid = figure.subplots(height, len(halves), squeeze=False)
-    for column, parts in enumerate(halves):
-        for panel, part in zip(grid[:, column], parts, strict=False):
-            _curve(panel, part)
-            panel.set_ylim(0, 1.08 * frame["high"].max())
-        for panel in grid[len(parts) :, column]:
-            panel.set_visible(False)
-    _legend(figure, columns=3)
-    return figure
-
-
-def _curve(panel, part: pd.DataFrame):
-    """One benchmark: the line is zero-shot and self-improvement; what builds on it stands as points at `final`."""
-    plain = part["method"].str.fullmatch(r"zero_shot|self_improve_\d+|.* zero-shot|self-improve \(\d+\)")
-    panel.plot(part["iteration"][plain], part["success_percent"][plain], color=BLUE, zorder=1)
-    place = (part["iteration"] + 0.28 * (~plain).cumsum().sub(1).clip(lower=0)).tolist()
-    for x, beside, row in zip(place, ~plain, part.itertuples(), strict=True):
-        label = row.method if beside else None
-        values = (row.success_percent / 100, row.low / 100, row.high / 100)
-        _interval(panel, x, *values, colour(row.method), upright=True, label=label)
-    last = int(part["iteration"].max())
-    panel.set_xticks(range(last + 1), [*map(str, range(last)), str(last) if plain.all() else "final"])
-    counts = "-".join(str(n) for n in sorted({int(part["n"].min()), int(part["n"].max())}))
-    who, benchmark = "paper, reported" if part["reported"].all() else "this run", part["benchmark"].iloc[0]
-    panel.set_title(f"{who}: {TITLES.get(benchmark, benchmark)} (n = {counts})", fontsize=9)
-    panel.set(xlim=(-0.3, max(place) + 0.3), xlabel="iterations of self-improvement", ylabel=f"success (%)\n{UP}")
-
-
-@_styled
-def paper_table_1(frame: pd.DataFrame) -> Figure:
-    """The paper's main table as bars. Frame: `paper.table_1`."""
-    methods = list(dict.fromkeys(frame["method"]))
-    figure, panels = _panels(frame["benchmark"], (10.5, 1.6 + 0.28 * len(methods)), sharey=True)
-    for benchmark, panel in panels.items():
-        _rows(panel, methods)
-        rows = frame[frame["benchmark"] == benchmark]
-        for row in rows.itertuples():
-            y = methods.index(row.method)
-            panel.barh(y, row.success_percent, color=colour(row.method), height=0.7)
-            panel.plot([row.low, row.high], [y, y], color="white", linewidth=3)
-            panel.plot([row.low, row.high], [y, y], color="black", linewidth=1)
-            _note(panel, y, f"{row.success_percent:.2f}")
-        panel.set_title(f"{TITLES[benchmark]} (reported, n = {rows['n'].iloc[0]:.0f})")
-        panel.set(xlim=(0, 60), xlabel=f"success (% of tasks, interval derived from n); {UP}")
     return figure
 
 

@@ -208,22 +208,6 @@ def iteration_of(arm: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def iteration_table(success: pd.DataFrame) -> pd.DataFrame:
-    """`success_table` in the form of `paper.figure_3`: success over iterations, in percent.
-
-    Columns method, benchmark (the split), iteration, n, success_percent, low, high (percent),
-    reported (False), source. Arms that are no iteration stand one step after the last.
-    """
-    table = success[success["arm"] != "random"].copy()
-    iterations = [iteration_of(arm) for arm in table["arm"]]
-    after = max((i for i in iterations if i is not None), default=0) + 1
-    table["iteration"] = [after if i is None else i for i in iterations]
-    table[["success_percent", "low", "high"]] = 100 * table[["rate", "low", "high"]].astype(float)
-    table = table.rename(columns={"arm": "method", "split": "benchmark"}).assign(reported=False, source="this run")
-    columns = ["method", "benchmark", "iteration", "n", "success_percent", "low", "high", "reported", "source"]
-    return table[columns].reset_index(drop=True)
-
-
 def ledger_table(ledger: pd.DataFrame, truth: Mapping[str, int] | None) -> pd.DataFrame:
     """What became of the imagined rollouts: counted, outcome, n, of, rate, low, high (fractions).
 
