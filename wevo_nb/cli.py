@@ -1,4 +1,4 @@
-"""The command line: `wevo run | plan | status | show | params | tasks | replay | sites`.
+"""The command line: `wevo run | plan | status | show | view | report | params | tasks | replay | sites`.
 
 `wevo run` says first what it will do, then executes the notebooks one after the other (chain.py)
 and shows the progress that their stages write down. Stopped or killed, the same command goes on
@@ -140,6 +140,22 @@ def show(trajectory: Annotated[str, typer.Argument(help="FILE.jsonl or RUN/STAGE
     """
     with plain_errors():
         console.print(Group(*trajectory_lines(find_trajectory(trajectory))))
+
+
+@app.command()
+def view(
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="A run, or several to set side by side.")],
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")] = 8899,
+    browser: Annotated[bool, typer.Option("--open/--no-open", help="Open it in the browser of this desktop.")] = True,
+):
+    """Look through the trajectories of a run in a browser: filters, pages, look-ahead, two runs side by side.
+
+    On this machine alone, under http://127.0.0.1:8899; Ctrl-C ends it.
+    """
+    from wevo_nb.view import serve
+
+    with plain_errors():
+        serve(runs, port, lambda line: console.print(Text(line)), browser=browser)
 
 
 @app.command()
