@@ -159,6 +159,15 @@ def view(
 
 
 @app.command()
+def report(run: Annotated[str, typer.Argument(help="A run, finished or not.")]):
+    """Write outputs/RUN/report.html: results, figures, cost, provenance and what is missing, in one file."""
+    from wevo_nb.report import write_report
+
+    with plain_errors():
+        console.print(Text(f"{write_report(run)}"))
+
+
+@app.command()
 def params(profile: Profile = "demo", settings: Settings = None):
     """Print every param of a profile and the layer that set it: base, the profile, or --set."""
     with plain_errors():
