@@ -151,6 +151,6 @@ def _environment():
         loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    known = (steps_of, imagined_of, imagined_text, thought_of, header, end_of, style)
+    known = (steps_of, imagined_of, came_of, thought_of, header, end_of, style)
     environment.globals |= {function.__name__: function for function in known}
     return environment
