@@ -87,7 +87,7 @@ def test_a_line_that_is_none_is_told_and_the_rest_is_read(tmp_path):
     path.write_bytes(first + b'{"task": 3}\n' + second)
     found = Index(tmp_path)
     assert [entry.seed for entry in found.entries] == [0, 1]
-    assert found.problems == {"01/trajectories.jsonl": "1 lines hold no trajectory of this version"}
+    assert found.problems == {"01/trajectories.jsonl": "lines that hold no trajectory of this version: 1"}
     assert found.load(found.entries[1]).task.seed == 1
 
 

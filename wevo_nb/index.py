@@ -165,7 +165,7 @@ class Index:
             for name in names:
                 file = self._files[name]
                 if file.unread:
-                    self.problems[name] = f"{file.unread} lines hold no trajectory of this version"
+                    self.problems[name] = f"lines that hold no trajectory of this version: {file.unread}"
                 for entry in file.entries:
                     if entry.key not in owners:
                         owners[entry.key] = len(self.entries)

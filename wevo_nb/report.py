@@ -215,7 +215,7 @@ def missing(
     dirty = [one["name"] for one in stages if one["manifest"] and one["manifest"]["provenance"].get("git_dirty")]
     said += [f"made from a checkout with changes that are not committed: {', '.join(dirty)}"] if dirty else []
     unscored = sum(entry.outcome == "unscored" for entry in index.entries)
-    said += [f"{unscored:,} trajectories could not be scored and are in no rate"] if unscored else []
+    said += [f"trajectories that could not be scored, and are in no rate: {unscored:,}"] if unscored else []
     return said + [f"{file}: {problem}" for file, problem in index.problems.items()]
 
 
