@@ -21,6 +21,10 @@ LIGHT = (
     "lookahead",
     "metrics",
     "chain",
+    "index",
+    "view",
+    "report",
+    "cli",
 )
 HEAVY = {"torch", "transformers", "playwright", "pandas", "openai"}
 

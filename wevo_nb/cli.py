@@ -23,7 +23,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from wevo_nb import chain, planner
+from wevo_nb import chain
 from wevo_nb.actions import thought_of
 from wevo_nb.params import ParamsError, load_params, merge, parse_setting
 from wevo_nb.runs import StageError, read_json, run_folder, set_aside
@@ -108,6 +108,8 @@ def plan(
 
     Exit status 1 where the hardware section cannot hold it; what only this machine lacks is told.
     """
+    from wevo_nb import planner  # it brings torch
+
     with plain_errors():
         told = planner.plan(profile, read_settings(settings))
         if as_json:
