@@ -152,7 +152,7 @@ def view(
 ):
     """Look through the trajectories of a run in a browser: filters, pages, look-ahead, two runs side by side.
 
-    On this machine alone, under http://127.0.0.1:8899; Ctrl-C ends it.
+    On this machine alone, under http://127.0.0.1:8899; Ctrl-C ends it. From another machine: ssh -L 8899:127.0.0.1:8899
     """
     from wevo_nb.view import serve
 

@@ -9,6 +9,7 @@ regular files below the folder alone: links that lead out of it are passed by an
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -249,6 +250,7 @@ def json_of(line: bytes) -> tuple[dict, int, int]:
     return told, len(told["steps"]), sum(bool(step["decision"].get("candidates")) for step in told["steps"])
 
 
+@functools.cache
 def place_of(file: str) -> tuple[str, str, str]:
     """(stage, iteration, arm) of a file below a run's folder; empty where it has none."""
     parts = Path(file).parts[:-1]
