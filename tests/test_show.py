@@ -45,6 +45,15 @@ def test_an_episode_says_what_was_thought_done_and_judged_and_escapes_it():
     assert "not judged" in show.trajectory(walk(task(), PAGE, ended="dead_end")).data
 
 
+def test_a_kept_picture_stands_in_the_notebook_itself(tmp_path):
+    (tmp_path / "screenshots").mkdir()
+    (tmp_path / "screenshots" / "0123456789abcdef.png").write_bytes(b"first")
+    pages = [seen(PAGE, screenshot=f"{name}.png") for name in ("0123456789abcdef", "f" * 16)]  # the second is not there
+    one = walk(task(), pages[0], "click [1]", pages[1], reward=1.0)
+    assert show.trajectory(one, tmp_path).data.count("<img") == 1 and "Zmlyc3Q=" in show.trajectory(one, tmp_path).data
+    assert "<img" not in show.trajectory(one).data
+
+
 def test_a_decision_stands_beside_what_came_of_it():
     replies = [f"Thought: I act. Action: ```click [{i}]```" for i in (1, 2)]
     candidates = tuple(

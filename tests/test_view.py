@@ -230,6 +230,11 @@ async def test_a_trajectory_has_its_pages_thoughts_actions_ends_and_verdict(page
     await page.keyboard.press("u")
     await page.wait_for_url(lambda url: "/trajectory" not in url)
     assert await rows(page) == ["form #3"]  # the list it was opened from
+    await page.locator(".rows a").click()
+    await page.get_by_role("heading", name="form #3").wait_for()
+    await page.keyboard.press("/")
+    await page.wait_for_url("**#search")
+    assert "arm=zero_shot" in page.url and await page.evaluate("document.activeElement.type") == "search"
 
 
 @pytest.mark.browser

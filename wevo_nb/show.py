@@ -89,9 +89,17 @@ def effects(one: Trajectory) -> pd.DataFrame:
     return table(rows).set_index("step")
 
 
-def trajectory(one: Trajectory) -> HTML:
-    """An episode: each page, what the policy thought and did there, what came of it, and how it ended."""
-    return _html(markup.fragment("trajectory", one, [("", one.verdict)] if one.verdict else []))
+def trajectory(one: Trajectory, folder: Path | None = None) -> HTML:
+    """An episode: each page, what the policy thought and did there, what came of it, and how it ended.
+
+    `folder`: the stage's, where pictures of the pages were kept (browser.screenshots).
+    """
+
+    def picture(seen: Observation) -> str:
+        path = folder / "screenshots" / seen.screenshot if folder and seen.screenshot else None
+        return _address(path.read_bytes()) if path and path.is_file() else ""
+
+    return _html(markup.fragment("trajectory", one, [("", one.verdict)] if one.verdict else [], picture=picture))
 
 
 def came(observation: Observation) -> str:
@@ -137,10 +145,15 @@ def _mark(number: int, left: float, top: float, width: float, height: float) -> 
 
 
 def _image(picture: bytes, width: int | None = None) -> str:
+    size = f"width:{width}px;" if width else "max-width:none;"
+    return f'<img src="{_address(picture)}" style="{size}display:block;margin:0">'
+
+
+def _address(picture: bytes) -> str:
+    """A picture as its own address."""
     from base64 import b64encode
 
-    size = f"width:{width}px;" if width else "max-width:none;"
-    return f'<img src="data:image/png;base64,{b64encode(picture).decode()}" style="{size}display:block;margin:0">'
+    return f"data:image/png;base64,{b64encode(picture).decode()}"
 
 
 def _pre(text: str) -> str:

@@ -28,7 +28,8 @@
 
   function search() {
     const field = document.querySelector("input[type=search]");
-    if (field) { field.focus(); field.select(); } else if (document.querySelector(".brand")) location.href = "/#search";
+    const list = document.querySelector("a[rel=up]")?.href || "/";
+    if (field) { field.focus(); field.select(); } else if (document.querySelector("#keys")) location.href = `${list}#search`;
   }
 
   function toggleKeys() {
