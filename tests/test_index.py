@@ -186,14 +186,23 @@ def test_a_collection_is_judged_by_its_rule_and_a_copy_only_adds_a_verdict(tmp_p
     ]  # fmt: skip
 
 
-def test_where_a_language_model_judged_its_verdict_counts(tmp_path):
+@pytest.mark.parametrize("judge", ["llm", "answer"])
+def test_where_another_judge_decided_its_verdict_counts(tmp_path, judge):
     one = walk(of(), PAGE, "click [1]", NEXT, ended="stop")
-    params = {"collect": {"judge": "llm"}}
+    params = {"collect": {"judge": judge}}
     stage(tmp_path, "iter-1/01_collect", params, trajectories=[one], llm_judge=[judged(one, "success", "llm")])
     assert outcomes(tmp_path) == {"p": ("success", "llm")}
     stage(tmp_path, "iter-1/01_collect", params, trajectories=[one])
     os.remove(tmp_path / "iter-1" / "01_collect" / "llm_judge.jsonl")
     assert outcomes(tmp_path) == {"p": (NOT_JUDGED, "")}
+
+
+def test_a_written_trajectory_is_judged_by_the_plain_threshold(tmp_path):
+    """The baseline without a world model: no calibrated threshold is for it."""
+    one = walk(of(), PAGE, "click [1]", "", reward=0.8).model_copy(update={"environment": "written"})
+    stage(tmp_path, "03_synthesize", {"synthesize": {"accept": "calibrated", "threshold": 0.7}}, written=[one])
+    write_json(tmp_path / "03_synthesize" / "thresholds.json", {"": None})
+    assert outcomes(tmp_path) == {"p": ("success", "untrained")}
 
 
 @pytest.mark.parametrize(
@@ -204,6 +213,7 @@ def test_where_a_language_model_judged_its_verdict_counts(tmp_path):
         ({"accept": "calibrated", "threshold": 0.5}, {"": 0.5, "click-button": 0.85}, ("failure", "calibrated")),
         ({"accept": "calibrated", "threshold": 0.5}, {"": 0.6}, ("success", "calibrated")),
         ({"accept": "rank", "threshold": 0.5}, None, (NOT_JUDGED, "")),
+        ({"judge": "llm", "accept": "threshold", "threshold": 0.5}, None, (NOT_JUDGED, "")),
     ],
 )
 def test_a_dream_is_judged_as_its_stage_accepts(tmp_path, how, thresholds, expected):

@@ -142,10 +142,23 @@ def test_success_has_a_row_an_arm_and_a_column_a_split():
     ]  # fmt: skip
 
 
+def test_what_was_not_scored_stands_beside_its_rate_as_bounds():
+    headings = ["arm", "split", "n", "successes", "rate", "low", "high", "unscored", "low_bound", "high_bound"]
+    rows = [
+        ["a", "s", "8", "4", "0.5", "0.215", "0.785", "2", "0.4", "0.6"],
+        ["b", "s", "8", "4", "0.5", "0.215", "0.785", "0", "0.5", "0.5"],
+    ]
+    [first, second] = in_words(Table("success", "x.csv", headings, rows)).rows
+    words = [cell.replace("\N{NO-BREAK SPACE}", " ") for cell in (first[1], second[1])]
+    assert words == ["50% [22, 78], 4 of 8; 2 unscored, so 40 to 60%", "50% [22, 78], 4 of 8"]
+
+
 def test_other_tables_keep_their_columns():
     headings, *rows = [line.split(",") for line in PAIRED.splitlines()]
     table = in_words(Table("paired", "x.csv", headings, rows))
     assert table.rows == [["webevolver", "zero_shot", "test_seeds", "+13 [+5, +20]", "14, 1, 100", "< 0.001"]]
+    corrected = in_words(Table("paired", "x.csv", [*headings, "p_holm"], [[*rows[0], "0.0432"]]))
+    assert corrected.headings[-2:] == ["p", "p, Holm"] and corrected.rows[0][-2:] == ["< 0.001", "0.043"]
     odd = in_words(Table("paired", "x.csv", ["arm_a", "x"], [["1.5.2", "12345.678912"]]))
     assert (odd.headings, odd.rows) == (["arm_a", "x"], [["1.5.2", "12345.679"]])
     other = in_words(Table("stall", "x.csv", ["a", "b", "c", "d"], [["3", "0.25", "0.0000123", "nan"]]))

@@ -77,6 +77,23 @@ def test_pages_are_compared_line_by_line_without_their_ids():
     assert markup.beside("(the page changes)", "[1] link 'a'")[2] is None
 
 
+def test_a_verdict_shows_whatever_it_holds():
+    """Fields that a judge adds are shown by their names: words, counts and raw replies."""
+
+    class Full(Verdict):
+        model: str = ""
+        replies: tuple[str, ...] = ()
+        cost: Cost | None = None
+
+    verdict = Full(outcome="success", judge="llm", model="m-1", replies=("<a>", "b"), cost=Cost(calls=2, tokens=30))
+    html = markup.fragment("judged", "kept.jsonl", verdict)
+    text = re.sub(r"\s+", " ", re.sub(r"<style>.*</style>|<[^>]+>", "", html, flags=re.S))
+    assert (
+        text.strip()
+        == "✓ success by llm model m-1 cost 2 calls, 30 tokens from kept.jsonl replies, 1 &lt;a&gt; replies, 2 b"
+    )
+
+
 def test_a_dream_tells_of_a_change_by_its_pages():
     assert markup.did(seen("a"), seen("b")) == "changed the page" and markup.did(seen("a"), seen("a")) == "nothing"
     assert markup.did(seen("a"), seen("", done=True)) == "ended the episode"

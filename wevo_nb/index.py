@@ -262,16 +262,21 @@ def place_of(file: str) -> tuple[str, str, str]:
 def rule_of(folder: Path) -> Callable[[Trajectory], Verdict | None]:
     """The verdict that a stage's own rule gives, as its notebook gave it without writing it down; None: no rule.
 
-    01: the page's reward (judge.RewardJudge), unless an LLM judged. 03: P(success) against the
-    threshold of the params, or against those of `thresholds.json`.
+    Real episodes: the page's reward (judge.RewardJudge), unless the collection went by another judge.
+    Dreams: P(success) against the threshold of the params, or against those of `thresholds.json`.
     """
     spec = (read_json(folder / "params.json") or {}).get("params", {})
     how, thresholds = spec.get("synthesize", {}), read_json(folder / "thresholds.json")
 
     def rule(one: Trajectory) -> Verdict | None:
         if one.environment == "browser":
-            return None if spec.get("collect", {}).get("judge") == "llm" else by_reward(one, 1.0, "reward")
-        if how.get("judge") == "llm" or how.get("accept") == "rank" or "threshold" not in how:
+            by_page = spec.get("collect", {}).get("judge", "reward") == "reward"
+            return by_reward(one, 1.0, "reward") if by_page else None
+        if "threshold" not in how:
+            return None
+        if one.environment == "written":  # without a world model: the untrained model tells P(success)
+            return by_reward(one, how["threshold"], "untrained")
+        if how.get("judge", "world_model") != "world_model" or how.get("accept") == "rank":
             return None
         verdict = by_reward(one, how["threshold"], "world_model")
         judged = one.model_copy(update={"verdict": verdict})

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from wevo_nb.actions import thought_of
 from wevo_nb.observation import bodies_of, header, is_page
 from wevo_nb.prompts import describe, imagined_text
-from wevo_nb.schema import Decision, Effect, Observation, Step, Trajectory
+from wevo_nb.schema import Decision, Effect, Observation, Step, Trajectory, Verdict
 
 TEMPLATES = Path(__file__).parent / "templates"
 Picture = Callable[[Observation], str]  # the address of a page's picture; empty where none was kept
@@ -108,6 +108,11 @@ def came_of(after: Observation, real: bool) -> str:
     return imagined_text(after) or "(the page is gone)"
 
 
+def more_of(verdict: Verdict) -> dict:
+    """What a verdict tells beside its outcome, judge and reason, as plain values."""
+    return verdict.model_dump(exclude_defaults=True, exclude={"outcome", "judge", "reason"})
+
+
 def imagined_of(decision: Decision, after: Observation | None = None, real: bool = True) -> list[Imagined]:
     """The candidates of a decision; the chosen one beside the page `after` it, where that is known."""
     chosen = next((i for i, c in enumerate(decision.candidates) if c.reply.startswith(decision.reply)), None)
@@ -151,6 +156,6 @@ def _environment():
         loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    known = (steps_of, imagined_of, came_of, thought_of, header, end_of, style)
+    known = (steps_of, imagined_of, came_of, more_of, thought_of, header, end_of, style)
     environment.globals |= {function.__name__: function for function in known}
     return environment

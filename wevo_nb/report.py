@@ -37,6 +37,7 @@ class Table(NamedTuple):
     file: str
     headings: list[str]
     rows: list[list[str]]
+    caption: str = ""
 
 
 class Figure(NamedTuple):
@@ -127,7 +128,8 @@ def tables_of(folder: Path) -> list[Table]:
     for path in (folder / ANALYSIS / "tables").glob("*.csv"):
         with path.open(newline="") as file:
             headings, *rows = list(csv.reader(file)) or [[]]
-        found.append(in_words(Table(path.stem, str(path.relative_to(folder)), headings, rows)))
+        caption = (read_json(path.with_suffix(".json")) or {}).get("caption", "")
+        found.append(in_words(Table(path.stem, str(path.relative_to(folder)), headings, rows, caption)))
     return sorted(found, key=lambda table: _place(table.name, FIRST_TABLES))
 
 
@@ -145,6 +147,7 @@ def in_words(table: Table) -> Table:
         return table._replace(headings=["arm", *splits], rows=rows)
     if table.name == "paired" and columns.keys() >= set(PAIRED_COLUMNS):
         headings = ["arm", "against", "split", "difference in points, 95% interval", "won, lost, of n", "p"]
+        headings += ["p, Holm"] if "p_holm" in columns else []
         return table._replace(headings=headings, rows=[_paired(one) for one in records])
     return table._replace(rows=[[_short(cell) for cell in row] for row in table.rows])
 
@@ -230,16 +233,33 @@ def minute(stamp: str) -> str:
 
 
 def _success(row: Mapping[str, str]) -> str:
+    """Rate, interval and counts; where episodes were not scored, what it were had all of them failed or succeeded."""
     interval = f"{_percent(row['rate'])}% [{_percent(row['low'])}, {_percent(row['high'])}]" if row["rate"] else "-"
-    return f"{interval}, {_count(row['successes'])}\N{NO-BREAK SPACE}of\N{NO-BREAK SPACE}{_count(row['n'])}"
+    told = f"{interval}, {_count(row['successes'])} of {_count(row['n'])}".replace(
+        " of ", "\N{NO-BREAK SPACE}of\N{NO-BREAK SPACE}"
+    )
+    if not float(row.get("unscored") or 0):
+        return told
+    bounds = f"{_percent(row['low_bound'])} to {_percent(row['high_bound'])}%"
+    return f"{told}; {_count(row['unscored'])} unscored, so {bounds}"
 
 
 def _paired(row: Mapping[str, str]) -> list[str]:
     points = [f"{100 * float(row[key]):+.0f}" if row[key] else "" for key in ("difference", "low", "high")]
-    p = row["p"] and ("< 0.001" if float(row["p"]) < 0.001 else f"{float(row['p']):.3f}")
     told = f"{points[0]} [{points[1]}, {points[2]}]" if points[0] else ""
     won = f"{_count(row['won'])}, {_count(row['lost'])}, {_count(row['n'])}"
-    return [row["arm_b"], row["arm_a"], row["split"], told, won, p]
+    return [
+        row["arm_b"],
+        row["arm_a"],
+        row["split"],
+        told,
+        won,
+        *(_p(row[key]) for key in ("p", "p_holm") if key in row),
+    ]
+
+
+def _p(text: str) -> str:
+    return text and ("< 0.001" if float(text) < 0.001 else f"{float(text):.3f}")
 
 
 def _percent(text: str) -> str:
