@@ -24,6 +24,10 @@ LIGHT = (
     "lookahead",
     "metrics",
     "chain",
+    "index",
+    "view",
+    "report",
+    "cli",
 )
 HEAVY = {"torch", "transformers", "playwright", "pandas", "openai"}
 

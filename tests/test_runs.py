@@ -154,6 +154,19 @@ def test_params_that_a_stage_does_not_read_do_not_matter():
     assert collect({"wmla.k": 7}).done
 
 
+def test_what_is_kept_beside_the_episodes_does_not_matter():
+    """Where they run and whether pictures are kept; a stage made before there was such a param goes on as well."""
+    both = ("browser", "collect")
+    stage = collect(sections=both)
+    assert stage.spec["params"]["browser"].keys() == SMOKE.params.browser.model_dump().keys() - {"screenshots"}
+    write_json(stage.path("screenshots", "a.png"), "a picture")
+    stage.finish(metrics={})
+    assert list(stage.manifest["outputs"]) == ["metrics.json"]
+    assert collect({"browser.screenshots": True, "collect.workers": 7}, sections=both).done
+    with pytest.raises(StageError, match="params.browser.quiet_ms"):
+        collect({"browser.quiet_ms": 999}, sections=both)
+
+
 def test_how_a_model_is_quantized_matters_where_a_role_is_served():
     served = {"roles.judge.engine": "vllm"}
     collect(served, sections=("roles",))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import hashlib
 import time
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -209,6 +210,7 @@ class BrowserEnv:
         text, reading = await self._read(page)
         if self.pictures is not None:
             self.pictures.append(await page.screenshot(timeout=self.params.navigation_ms))
+        screenshot = await self._keep_picture(page) if self.params.screenshots and self.folder else ""
         done, reward = await self._state(page)
         traffic, hosts = self.traffic, self.visit.hosts
         tabs = [await frames.title(p) if p is not page else reading.title for p in self.context.pages]
@@ -240,8 +242,22 @@ class BrowserEnv:
             done=done,
             reward=reward,
             blocked=challenge(traffic.status, reading.title, text, [frame.url for frame in page.frames]),
+            screenshot=screenshot,
         )
         return self.seen
+
+    async def _keep_picture(self, page: Page) -> str:
+        """Name of the picture, which is the hash of what it shows; empty where the page gives none in time."""
+        try:
+            picture = await page.screenshot(timeout=self.params.deadline_ms)
+        except Error:
+            self._raise_if_crashed()
+            return ""
+        path = self.folder / "screenshots" / f"{hashlib.sha256(picture).hexdigest()[:16]}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            path.write_bytes(picture)
+        return path.name
 
     async def _read(self, page: Page) -> tuple[str, frames.Reading]:
         try:

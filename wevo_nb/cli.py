@@ -1,4 +1,4 @@
-"""The command line: `wevo run | plan | status | show | figures | params | tasks | replay | sites`.
+"""The command line: `wevo run | plan | status | show | view | report | figures | params | tasks | replay | sites`.
 
 `wevo run` says first what it will do, then executes the notebooks one after the other (chain.py)
 and shows the progress that their stages write down. Stopped or killed, the same command goes on
@@ -23,7 +23,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from wevo_nb import chain, planner
+from wevo_nb import chain
 from wevo_nb.actions import thought_of
 from wevo_nb.params import ParamsError, load_params, merge, parse_setting
 from wevo_nb.runs import StageError, read_json, run_folder, set_aside
@@ -108,6 +108,8 @@ def plan(
 
     Exit status 1 where the hardware section cannot hold it; what only this machine lacks is told.
     """
+    from wevo_nb import planner  # it brings torch
+
     with plain_errors():
         told = planner.plan(profile, read_settings(settings))
         if as_json:
@@ -140,6 +142,31 @@ def show(trajectory: Annotated[str, typer.Argument(help="FILE.jsonl or RUN/STAGE
     """
     with plain_errors():
         console.print(Group(*trajectory_lines(find_trajectory(trajectory))))
+
+
+@app.command()
+def view(
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="A run, or several to set side by side.")],
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")] = 8899,
+    browser: Annotated[bool, typer.Option("--open/--no-open", help="Open it in the browser of this desktop.")] = True,
+):
+    """Look through the trajectories of a run in a browser: filters, pages, look-ahead, two runs side by side.
+
+    On this machine alone, under http://127.0.0.1:8899; Ctrl-C ends it. From another machine: ssh -L 8899:127.0.0.1:8899
+    """
+    from wevo_nb.view import serve
+
+    with plain_errors():
+        serve(runs, port, lambda line: console.print(Text(line)), browser=browser)
+
+
+@app.command()
+def report(run: Annotated[str, typer.Argument(help="A run, finished or not.")]):
+    """Write outputs/RUN/report.html: results, figures, cost, provenance and what is missing, in one file."""
+    from wevo_nb.report import write_report
+
+    with plain_errors():
+        console.print(Text(f"{write_report(run)}"))
 
 
 @app.command()

@@ -80,6 +80,7 @@ class BrowserParams(Section):
     goto: bool
     offline: bool
     har: Literal["record", "replay"] | None
+    screenshots: bool
 
 
 class ObservationParams(Section):

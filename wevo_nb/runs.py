@@ -27,7 +27,9 @@ from wevo_nb.params import ROOT, Resolved, flatten
 
 PACKAGES = ("torch", "transformers", "trl", "peft", "playwright", "papermill", "openai", "miniwob")
 NOTE_EVERY_S, WEIGH_EVERY_S, BAR_EVERY_S = 0.2, 2.0, 15.0  # between notes of progress, looks at memory, lines of a bar
-WHERE = ("backend", "workers", "address")  # of collect: where episodes run, which changes no result
+NO_RESULT = {  # by section: where episodes run and what is kept of them beside their text, which changes no result
+    "collect": ("backend", "workers", "address"), "browser": ("screenshots",),
+}  # fmt: skip
 UNHASHED = ("manifest.json", "params.json", "progress.json", "notebook.ipynb", ".lock")
 
 
@@ -251,7 +253,9 @@ def section_of(params: dict, name: str) -> object:
     section, _, key = name.partition(".")
     if key:
         return params[section][key]
-    return {k: v for k, v in params[section].items() if k not in WHERE} if section == "collect" else params[section]
+    if section not in NO_RESULT:
+        return params[section]
+    return {k: v for k, v in params[section].items() if k not in NO_RESULT[section]}
 
 
 def signature(run: str, name: str) -> str:
@@ -408,14 +412,14 @@ def sha256(path: Path) -> str:
 
 
 def outputs_of(folder: Path) -> list[Path]:
-    """The files that later stages may read: no notebook, no figure, no hidden file."""
+    """The files that later stages may read: no notebook, no figure, no screenshot, no hidden file."""
     files = (p for p in folder.rglob("*") if p.is_file())
     inner = lambda p: p.relative_to(folder)  # noqa: E731
     return sorted(
         p
         for p in files
         if p.name not in UNHASHED
-        and inner(p).parts[0] != "figures"
+        and inner(p).parts[0] not in ("figures", "screenshots")
         and not any(x.startswith(".") for x in inner(p).parts)
     )
 

@@ -70,6 +70,7 @@ class Observation(Record):
     note: str = ""  # what the last action did, where the page alone does not tell
     effect: Effect | None = None
     blocked: str = ""  # why the site does not let a program in, e.g. a human-verification page
+    screenshot: str = ""  # name of its picture in the stage's folder screenshots/, where they are kept
 
     @property
     def problem(self) -> Problem | None:

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
+from wevo_nb import markup
 from wevo_nb.actions import format_action
 from wevo_nb.observation import header
 from wevo_nb.params import Resolved
-from wevo_nb.prompts import imagined_text
-from wevo_nb.schema import Decision, Effect, Observation, Trajectory
+from wevo_nb.schema import Decision, Observation, Trajectory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,30 +77,23 @@ def effects(one: Trajectory) -> pd.DataFrame:
     """What each action of an episode did: a row a step."""
     rows = []
     for number, step, after in one.transitions():
-        told = after.effect or Effect()
-        happened = {"ended the episode": after.done}
-        happened |= {"changed the page": told.changed, "went to another": told.navigated, "partial": told.partial}
-        happened |= {f"not done ({told.problem})": bool(told.problem), f"{told.opened} new tab": bool(told.opened)}
         action = format_action(step.decision.action) if step.decision.action else "(unread)"
-        did = ", ".join(what for what, true in happened.items() if true) or "nothing"
+        did = markup.did(step.observation, after)
         rows.append({"step": number + 1, "action": action, "it": did, "note": after.note, "ms": step.ms})
     return table(rows).set_index("step")
 
 
-def trajectory(one: Trajectory) -> HTML:
-    """An episode: each page, what the policy replied, and how it ended."""
-    rows = [
-        f'<tr><td style="{CELL}">{i}</td><td style="{CELL}">{_pre(_noted(step.observation))}</td>'
-        f'<td style="{CELL}">{_pre(step.decision.reply or step.decision.error)}</td></tr>'
-        for i, step in enumerate(one.steps, start=1)
-    ]
-    verdict = f"{one.verdict.outcome} by {one.verdict.judge}: {one.verdict.reason}" if one.verdict else "not judged"
-    end = f"{one.ended}{', ' + one.error if one.error else ''}; {verdict}"
-    where = f"{escape(one.policy)} in {escape(one.environment)}"
-    head = f"<p><b>{escape(one.task.key)}</b>: {escape(one.task.goal)}<br>{where}</p>"
-    cells = "".join(f'<td style="{CELL}">{text}</td>' for text in ("end", _pre(_noted(one.final)), _pre(end)))
-    last = f"<tr>{cells}</tr>"
-    return _html(f"{head}<table><tr><th>step</th><th>page</th><th>reply</th></tr>{''.join(rows)}{last}</table>")
+def trajectory(one: Trajectory, folder: Path | None = None) -> HTML:
+    """An episode: each page, what the policy thought and did there, what came of it, and how it ended.
+
+    `folder`: the stage's, where pictures of the pages were kept (browser.screenshots).
+    """
+
+    def picture(seen: Observation) -> str:
+        path = folder / "screenshots" / seen.screenshot if folder and seen.screenshot else None
+        return _address(path.read_bytes()) if path and path.is_file() else ""
+
+    return _html(markup.fragment("trajectory", one, [("", one.verdict)] if one.verdict else [], picture=picture))
 
 
 def came(observation: Observation) -> str:
@@ -110,35 +103,13 @@ def came(observation: Observation) -> str:
     return observation.text or "(nothing that can be read)"
 
 
-def decision(one: Decision, page: Observation | None = None) -> HTML:
-    """A look-ahead decision as a picture: the page, each candidate, what was imagined of it step by step, its score.
+def decision(one: Decision, page: Observation | None = None, after: Observation | None = None) -> HTML:
+    """A look-ahead decision: the page, each candidate, what was imagined of it step by step, its score.
 
-    The chosen one is framed; what fell back to the policy's own choice says why.
+    The chosen one is framed, beside the page that really came (`after`); what fell back to the policy's
+    own choice says why.
     """
-    steps = max((len(candidate.imagined) for candidate in one.candidates), default=0)
-    heads = ["candidate", *(f"imagined, step {i + 1}" for i in range(steps)), "score"]
-    rows = []
-    for candidate in one.candidates:
-        chosen = candidate.reply.startswith(one.reply)
-        shade = ";background:rgba(0,158,115,.15)" if chosen else ""
-        pages = [*candidate.imagined, *[""] * (steps - len(candidate.imagined))]
-        cells = [_pre(candidate.reply), *(_pre(f"\N{RIGHTWARDS ARROW} {text}") if text else "" for text in pages)]
-        cells.append(_score(candidate.score) + (" (chosen)" if chosen else ""))
-        rows.append("".join(f'<td style="{CELL}{shade}">{cell}</td>' for cell in cells))
-    shown = f'<td style="{CELL}" rowspan="{max(1, len(rows))}">{_pre(page.text)}</td>' if page else ""
-    lines = "".join(f"<tr>{shown if i == 0 else ''}{row}</tr>" for i, row in enumerate(rows))
-    titles = "".join(f"<th>{head}</th>" for head in (["page"] if page else []) + heads)
-    fell = f"<p>Left to the policy: {escape(one.fell_back)}.</p>" if one.fell_back else ""
-    cost = one.cost and f"<p>{one.cost.calls} calls, {one.cost.tokens:,} tokens, {one.cost.seconds:.2f} s.</p>"
-    return _html(f"<table><tr>{titles}</tr>{lines}</table>{fell}{cost or ''}")
-
-
-def _score(score: float | None) -> str:
-    """A score from 0 to 1 as a bar."""
-    if score is None:
-        return "unscored"
-    bar = f'<span style="display:inline-block;height:.7em;width:{4 * score:.2f}em;background:#009E73"></span>'
-    return f"{bar} {score:.2f}"
+    return _html(markup.fragment("alone", one, page, after))
 
 
 def picture(path: Path) -> Image:
@@ -168,15 +139,15 @@ def _mark(number: int, left: float, top: float, width: float, height: float) -> 
 
 
 def _image(picture: bytes, width: int | None = None) -> str:
+    size = f"width:{width}px;" if width else "max-width:none;"
+    return f'<img src="{_address(picture)}" style="{size}display:block;margin:0">'
+
+
+def _address(picture: bytes) -> str:
+    """A picture as its own address."""
     from base64 import b64encode
 
-    size = f"width:{width}px;" if width else "max-width:none;"
-    return f'<img src="data:image/png;base64,{b64encode(picture).decode()}" style="{size}display:block;margin:0">'
-
-
-def _noted(observation: Observation) -> str:
-    note = f"\n\nNOTE: {observation.note}" if observation.note else ""
-    return (imagined_text(observation) if observation.done and not observation.text else observation.text) + note
+    return f"data:image/png;base64,{b64encode(picture).decode()}"
 
 
 def _pre(text: str) -> str:
