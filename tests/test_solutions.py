@@ -147,6 +147,12 @@ def test_03_the_lowest_threshold_that_is_true_enough(outputs):
     assert list(solution("03").exercise_1("r", precision=0.8).by) == ["rate", "low"]
 
 
+def test_03_the_thresholds_of_the_study():
+    """Seed 2: 55 of 64 above .7 are the most with four of five true; surely so 39 of 40 above .95."""
+    told = solution("03").exercise_1(str(ROOT / "docs" / "study" / "seed-2" / "tables" / "truth.csv"))
+    assert told[["by", "threshold", "n", "true"]].values.tolist() == [["rate", 0.7, 64, 55], ["low", 0.95, 40, 39]]
+
+
 def test_03_dreams_of_two_runs_and_what_three_taught(outputs):
     for run, replayed, true, won, lost in (("r", 22, 21, 1, 4), ("s", 65, 47, 3, 15)):
         funnel = [{"step": "imagined", "kept": 100}, {"step": "accepted", "kept": replayed}]
@@ -334,9 +340,8 @@ def test_a_command_is_one_that_the_command_line_takes(line, outputs):
         return
     profile = asked["profile"] or "demo"
     overrides = cli.read_settings(asked["settings"], asked["iterations"])
-    planned = chain.choose(chain.plan(profile, overrides), asked["only"] or [], asked["iteration"], overrides)
+    whole = chain.plan(profile, overrides)
+    planned = chain.choose(whole, asked["only"] or [], asked["iteration"], overrides)
     arms = {arm for step in planned if step.notebook == "05_wmla" for arm in step.resolved.params.arms()}
-    trained = {
-        step.resolved.params.sft.arm for step in chain.plan(profile, overrides) if step.notebook == "04_final_sft"
-    }
+    trained = {step.resolved.params.sft.arm for step in whole if step.notebook == "04_final_sft"}
     assert {arm.partition("+")[0] for arm in arms} & set(FINAL_ARMS) <= trained
