@@ -153,11 +153,17 @@ def test_03_the_thresholds_of_the_study():
     assert told[["by", "threshold", "n", "true"]].values.tolist() == [["rate", 0.7, 64, 55], ["low", 0.95, 40, 39]]
 
 
-def test_03_dreams_of_two_runs_and_what_three_taught(outputs):
-    for run, replayed, true, won, lost in (("r", 22, 21, 1, 4), ("s", 65, 47, 3, 15)):
+def test_03_from_a_world_model_to_a_policy(outputs):
+    columns = ["model", "depth", "metric", "n", "value"]
+    for run, learned, auc, replayed, true, won, lost in (("r", 150, 0.6, 0, 0, 0, 0), ("s", 400, 0.9, 65, 47, 3, 15)):
         funnel = [{"step": "imagined", "kept": 100}, {"step": "accepted", "kept": replayed}]
         told = {"funnel": funnel, "truth": {"replayed": replayed, "true": true}}
         write_json(run_folder(run) / "03_synthesize" / "metrics.json", told)
+        taught = run_folder(run) / "iter-2" / "02_wm_train"
+        write_json(taught / "metrics.json", {"gate": {"rows": learned}})
+        card = [("iteration_2", 1, "auc_success", 9, auc), ("iteration_1", 1, "auc_success", 9, 0.1)]
+        write_csv(taught / "report_card.csv", pd.DataFrame(card, columns=columns))
+        write_json(taught / "manifest.json", {})
         row = {
             "arm_a": "self_improve_1",
             "arm_b": "webevolver",
@@ -169,10 +175,10 @@ def test_03_dreams_of_two_runs_and_what_three_taught(outputs):
         other = row | {"split": "test_tasks", "n": 9}
         write_csv(run_folder(run) / "06_analysis" / "tables" / "paired.csv", pd.DataFrame([row, other]))
     solved = solution("03")
-    assert solved.exercise_2("r", "s").rate.tolist() == [21 / 22, 47 / 65]
-    [pooled] = solved.exercise_3("r", "s").to_dict("records")
-    assert (pooled["arm"], pooled["n"], pooled["won"], pooled["lost"]) == ("webevolver", 200, 4, 19)
-    assert pooled["difference"] == -0.075
+    assert solved.exercise_2("s").rate.tolist() == [47 / 65]
+    told = solved.exercise_3("r", "s")
+    shown = told[["rows", "auc_success", "accepted", "true", "n", "won", "lost", "difference"]]
+    assert shown.values.tolist() == [[150, 0.6, 0, 0, 100, 0, 0, 0.0], [400, 0.9, 65, 47, 100, 3, 15, -0.12]]
 
 
 def test_04_rows_before_they_are_repeated(outputs):

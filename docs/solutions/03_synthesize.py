@@ -10,9 +10,10 @@ from __future__ import annotations
 import sys
 
 import pandas as pd
-from finished import metrics_of, table
+from finished import iterations, metrics_of, table
 
 from wevo_nb import metrics
+from wevo_nb.runs import run_folder
 
 
 def exercise_1(where: str, *, precision: float = 0.8) -> pd.DataFrame:
@@ -40,20 +41,24 @@ def exercise_2(*runs: str) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def exercise_3(*runs: str, against: str = "self_improve_1", split: str = "test_seeds") -> pd.DataFrame:
-    """The arms that learned from dreams against `against`, won and lost added up over the runs.
+def exercise_3(*runs: str, split: str = "test_seeds") -> pd.DataFrame:
+    """The way from a world model to a policy, a row a run.
 
-    Columns arm, n, won, lost, difference, low, high, p. The interval is over episodes: what another
-    training seed would give is seen in the runs one by one, not in it.
+    Columns run, rows (that the world model learned from), auc_success (nan: no ends to rank), imagined,
+    accepted, true, then webevolver against self_improve_1: n, won, lost, difference, low, high, p.
     """
-    pairs = pd.concat([table(run, "06_analysis", "tables", "paired.csv") for run in runs])
-    mine = pairs[(pairs["arm_a"] == against) & (pairs["split"] == split)]
-    mine = mine[mine["arm_b"].isin(["webevolver", "true_dreams"])]
     rows = []
-    for arm, counts in mine.groupby("arm_b")[["n", "won", "lost"]].sum().iterrows():
-        n, won, lost = map(int, counts)
-        rows.append({"arm": arm, "n": n, "won": won, "lost": lost, **metrics.paired(won, lost, n)})
-    return pd.DataFrame(rows, columns=["arm", "n", "won", "lost", "difference", "low", "high", "p"])
+    for run, dreams in zip(runs, exercise_2(*runs).to_dict("records"), strict=True):
+        last = iterations(run, "02_wm_train")[-1]
+        learned = metrics_of(run, f"iter-{last}/02_wm_train")["gate"]["rows"]
+        card = table(run, f"iter-{last}/02_wm_train", "report_card.csv").set_index(["model", "depth", "metric"])
+        auc = card["value"].get((f"iteration_{last}", 1, "auc_success"), metrics.NAN)
+        pairs = table(run, "06_analysis", "tables", "paired.csv").set_index(["arm_a", "arm_b", "split"])
+        n, won, lost = (int(pairs.loc[("self_improve_1", "webevolver", split), key]) for key in ("n", "won", "lost"))
+        gain = {"n": n, "won": won, "lost": lost, **metrics.paired(won, lost, n)}
+        told = {key: dreams[key] for key in ("imagined", "accepted", "true")}
+        rows.append({"run": run, "rows": learned, "auc_success": auc, **told, **gain})
+    return pd.DataFrame(rows)
 
 
 if __name__ == "__main__":
@@ -61,5 +66,5 @@ if __name__ == "__main__":
     print(exercise_1(run).round(2).to_string())
     if others:
         print("", exercise_2(run, *others).round(2).to_string(), sep="\n")
-    if len(others) > 1:
-        print("", exercise_3(run, *others).round(3).to_string(), sep="\n")
+        analysed = [one for one in (run, *others) if (run_folder(one) / "06_analysis" / "manifest.json").exists()]
+        print("", exercise_3(*analysed).round(3).to_string(), sep="\n")
