@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
+from conftest import command, environment
 
 from wevo_nb.params import ROOT
 
@@ -23,27 +24,9 @@ TABLES = ("success.csv", "paired.csv")
 ARMS = ["zero_shot", "self_improve_1", "self_improve_2", "webevolver", "webevolver+wmla_d1", "webevolver+best_of_k"]
 
 
-def environment(outputs: Path) -> dict:
-    return os.environ | {"WEVO_OUTPUTS": str(outputs), "HF_HUB_OFFLINE": "1"}
-
-
-def command(*words: str) -> list[str]:
-    return [sys.executable, "-m", "wevo_nb.cli", "run", "--profile", "smoke", *words]
-
-
 def tables(run: Path) -> dict[str, list[dict]]:
     folder = run / "06_analysis" / "tables"
     return {name: list(csv.DictReader((folder / name).open())) for name in TABLES}
-
-
-@pytest.fixture(scope="module")
-def unbroken(tmp_path_factory) -> Path:
-    """A finished smoke run."""
-    outputs = tmp_path_factory.mktemp("unbroken")
-    done = subprocess.run(command(), env=environment(outputs), capture_output=True, text=True, cwd="/")
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    assert "06_analysis/tables/success.csv" in done.stdout.replace("\n", "")
-    return outputs / "smoke"
 
 
 def test_the_table_of_results_keeps_its_contract(unbroken):
