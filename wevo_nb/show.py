@@ -94,7 +94,7 @@ def trajectory(one: Trajectory) -> HTML:
         f'<td style="{CELL}">{_pre(step.decision.reply or step.decision.error)}</td></tr>'
         for i, step in enumerate(one.steps, start=1)
     ]
-    verdict = f"{one.verdict.outcome} by {one.verdict.judge}: {one.verdict.reason}" if one.verdict else "not judged"
+    verdict = f"{one.verdict.outcome} by {one.verdict.by}: {one.verdict.reason}" if one.verdict else "not judged"
     end = f"{one.ended}{', ' + one.error if one.error else ''}; {verdict}"
     where = f"{escape(one.policy)} in {escape(one.environment)}"
     head = f"<p><b>{escape(one.task.key)}</b>: {escape(one.task.goal)}<br>{where}</p>"
