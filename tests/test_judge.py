@@ -11,7 +11,7 @@ from stand_ins import CHECKED, FORM, SMOKE, Scripted, seen, task, walk
 
 from wevo_nb.judge import AnswerJudge, Asked, KeyPointJudge, LLMJudge, RewardJudge, as_collected, judge_all
 from wevo_nb.llm import CallFailed, CallRefused, Reply
-from wevo_nb.runs import JSONL, write_jsonl
+from wevo_nb.runs import JSONL, StageError, write_jsonl
 from wevo_nb.schema import Trajectory, Verdict
 
 HOW = SMOKE.judge
@@ -329,3 +329,18 @@ async def test_a_collection_is_read_with_the_verdicts_that_it_went_by(tmp_path, 
         write_jsonl(tmp_path / f"{name}_judge.jsonl", [judged, other])
     params = SMOKE.model_copy(update={"collect": SMOKE.collect.model_copy(update={"judge": kind})})
     assert [t.verdict.outcome for t in await as_collected(tmp_path, params)] == [outcome]
+
+
+async def test_a_collection_that_went_by_another_judge_is_an_error_with_the_cure(tmp_path):
+    write_jsonl(tmp_path / "trajectories.jsonl", [TICKED])
+    params = SMOKE.model_copy(update={"collect": SMOKE.collect.model_copy(update={"judge": "llm"})})
+    with pytest.raises(
+        StageError, match="no verdict of 1 episodes, e.g. miniwob/click-button/0/p/0.*; set collect.judge"
+    ):
+        await as_collected(tmp_path, params)
+
+
+def test_a_verdict_names_its_judge_with_model_and_prompt():
+    told = {"judge": "llm", "model": "gpt-4o", "prompt": "abc"}
+    assert Verdict(outcome="success", **told).by == "llm (gpt-4o, prompt abc)"
+    assert Verdict(outcome="success", judge="reward").by == "reward"

@@ -117,6 +117,24 @@ def test_calls_of_a_small_profile_by_hand():
     assert rows.rows == 18 and rows.epochs == 12  # the quotas: 12 successes and 6 changes
 
 
+@pytest.mark.parametrize(
+    ("judge", "suite", "calls"),
+    [
+        ("reward", "miniwob", 4),  # collect.llm_judge_sample, to be compared
+        ("llm", "miniwob", 18),
+        ("key_points", "miniwob", 18 * 5),  # the points, three pages of two steps, the verdict
+        ("answer", "gaia_web", 0),  # by rule
+        ("answer", "simpleqa", 18),
+    ],
+)
+def test_what_is_collected_costs_what_its_judge_asks(judge, suite, calls):
+    how = {"collect.judge": judge, "collect.suite": suite, "tasks.max_steps": 4}
+    how |= {} if suite == "miniwob" else {"tasks.train": [suite], "tasks.held_out": []}
+    step = chain.plan("smoke", how)[0]
+    roles = by_role([load_of(step, Counted(train=18, test=8, kinds=3))])
+    assert (roles["judge"].calls if "judge" in roles else 0) == calls
+
+
 def test_a_decision_with_look_ahead_costs_what_its_arm_says():
     """demo asks once for all candidates; three outcomes a step, and no page, because no page is read."""
     [step] = [step for step in chain.plan("demo", {"wmla.arms": ["zero_shot+wmla_d1"]}) if step.notebook == "05_wmla"]

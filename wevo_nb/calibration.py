@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from wevo_nb.intervals import wilson
 from wevo_nb.params import Params
 from wevo_nb.runs import JSONL
-from wevo_nb.schema import Trajectory
+from wevo_nb.schema import Trajectory, Verdict
 from wevo_nb.tasks import LIVE
 
 if TYPE_CHECKING:
@@ -198,7 +198,6 @@ def lives_on(judge: str, rows: Sequence[Mapping]) -> str:
 
 def _sentence(key: tuple, found: Mapping[str, Mapping]) -> str:
     stage, judge, model, prompt = key
-    by = ", ".join(part for part in (model, prompt and f"prompt {prompt}") if part)
     n = lambda metric: found[metric]["n"] if metric in found else 0  # noqa: E731
     told = [m for m in SAID if n(m) and (not m.startswith("false_success_") or n("false_success_own"))]
     parts = [f"{SAID[metric]} {_counted(found[metric])}" for metric in told]
@@ -207,7 +206,8 @@ def _sentence(key: tuple, found: Mapping[str, Mapping]) -> str:
         points = [round(100 * bias[k]) for k in ("value", "low", "high")]
         parts.append("bias for its own {:+d} points [{:+d}, {:+d}]".format(*points))
     worth = "; ".join(parts) or "none of its verdicts can be checked"
-    return f"{stage}, judge {judge}{f' ({by})' if by else ''}: {worth}."
+    by = Verdict(outcome="unscored", judge=judge, model=model, prompt=prompt).by
+    return f"{stage}, judge {by}: {worth}."
 
 
 def _counted(row: Mapping) -> str:

@@ -464,7 +464,7 @@ def trajectory_lines(trajectory: Trajectory) -> Iterator[Text]:
         yield Text(f"error: {trajectory.error}", "red")
     if verdict := trajectory.verdict:
         colour = {"success": "green", "failure": "red"}.get(verdict.outcome, "yellow")
-        yield Text(f"verdict of {verdict.judge}: {verdict.outcome} {verdict.reason}".rstrip(), f"bold {colour}")
+        yield Text(f"verdict of {verdict.by}: {verdict.outcome} {verdict.reason}".rstrip(), f"bold {colour}")
 
 
 def page_lines(title: str, seen: Observation) -> Iterator[Text]:

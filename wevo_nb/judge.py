@@ -21,7 +21,7 @@ from wevo_nb.answers import quasi_exact, same_answer
 from wevo_nb.llm import CallRefused, Model, Reply, Request, Usage, ask, cost_of, metered, object_schema
 from wevo_nb.params import JudgeParams, Params
 from wevo_nb.replies import read_choice, read_json
-from wevo_nb.runs import JSONL
+from wevo_nb.runs import JSONL, StageError
 from wevo_nb.schema import Action, Decision, Judge, Observation, Step, Task, Trajectory, Verdict
 
 AT_ONCE = 16  # trajectories that one endpoint judges side by side
@@ -99,7 +99,7 @@ class ModelJudge:
         self.asked, self.how, self.model = asked, how, asked.model
         self.at_once = 1 if asked.fixed else AT_ONCE  # a model in this process does one thing at a time
         self.name = self.kind
-        shown = [*self.examples(), how.model_dump(), asked.fixed]
+        shown = [*self.examples(), prompts.UNREAD, prompts.UNREAD_CUT, how.model_dump(), asked.fixed]
         self.prompt = hashlib.sha256(json.dumps(shown, ensure_ascii=False).encode()).hexdigest()[:12]
 
     async def judge(self, trajectory: Trajectory) -> Verdict:
@@ -329,7 +329,17 @@ def judged_file(folder: Path, judge: str) -> JSONL | None:
 
 
 async def as_collected(folder: Path, params: Params) -> list[Trajectory]:
-    """The episodes of a collection's folder with the verdicts that it went by, those of collect.judge."""
+    """The episodes of a collection's folder with the verdicts that it went by, those of collect.judge.
+
+    Raises StageError where it went by another judge.
+    """
     episodes = JSONL(folder / "trajectories.jsonl", Trajectory).values()
     judged = judged_file(folder, params.collect.judge)
-    return await judge_all(RewardJudge(), episodes) if judged is None else [judged.records[t.key] for t in episodes]
+    if judged is None:
+        return await judge_all(RewardJudge(), episodes)
+    if missing := [t.key for t in episodes if t.key not in judged]:
+        raise StageError(
+            f"{judged.path} holds no verdict of {len(missing)} episodes, e.g. {missing[0]}: the collection went by "
+            f"another judge than {params.collect.judge}; set collect.judge as it was there"
+        )
+    return [judged.records[t.key] for t in episodes]

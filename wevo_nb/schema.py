@@ -146,6 +146,12 @@ class Verdict(Record):
     cost: Cost | None = None
 
     @property
+    def by(self) -> str:
+        """The judge with its model and prompt, e.g. `llm (gpt-4o, prompt 6d10964997f4)`."""
+        told = ", ".join(part for part in (self.model, self.prompt and f"prompt {self.prompt}") if part)
+        return f"{self.judge} ({told})" if told else self.judge
+
+    @property
     def success(self) -> bool:
         return self.outcome == "success"
 
