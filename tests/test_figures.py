@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import pytest
 
-from wevo_nb import comparisons, figures, metrics, paper, runs
+from wevo_nb import comparisons, exhibits, figures, metrics, paper, runs
 from wevo_nb.llm import Usage
 from wevo_nb.params import ROOT, load_params
 from wevo_nb.report_card import COLUMNS
@@ -107,7 +107,7 @@ def frames() -> dict[str, pd.DataFrame]:
 
 
 @pytest.mark.parametrize("name", sorted(frames()))
-def test_saves_four_files_and_the_csv_is_what_was_plotted(tmp_path, name):
+def test_saves_five_files_and_the_csv_is_what_was_plotted(tmp_path, name):
     frame = frames()[name]
     before = frame.copy()
     figure = getattr(figures, name)(frame)
@@ -117,6 +117,7 @@ def test_saves_four_files_and_the_csv_is_what_was_plotted(tmp_path, name):
     pd.testing.assert_frame_equal(saved, frame, check_dtype=False)
     assert path.read_bytes()[:4] == b"\x89PNG"
     assert path.with_suffix(".pdf").read_bytes()[:4] == b"%PDF"
+    assert "<svg" in path.with_suffix(".svg").read_text()[:600]
     made_of = json.loads(path.with_suffix(".json").read_text())
     assert made_of["inputs"] == {"05_wmla/x": "abc"} and made_of["caption"] == "Why."
     assert made_of["csv"] == runs.sha256(path.with_suffix(".csv"))
@@ -199,7 +200,11 @@ def test_notebook_06_on_a_half_finished_run_and_again_when_it_is_whole(tmp_path,
     row = paired.loc[("webevolver+best_of_k", "webevolver+wmla_d1", "test_seeds")]
     assert (row["n"], row["won"], row["lost"]) == (24, 2, 0)
     drawn = {path.stem for path in (stage / "figures").glob("*.png")}
-    assert drawn == {*frames(), "by_depth", "lookahead_grid", "stall"}
+    beside = {name for name, exhibit in exhibits.EXHIBITS.items() if exhibit.draw}
+    assert drawn == {*frames(), "by_depth", "stall", *beside}
+    assert {path.stem for path in (stage / "tables").glob("*.tex")} == set(exhibits.EXHIBITS)
+    main = pd.read_csv(stage / "tables" / "webevolver_table_1.csv").set_index(["run", "row", "column"])
+    assert main.loc[("made", "WebEvolver", "test_seeds")]["value"] == 62.5  # 15 of 24
     lookahead = pd.read_csv(stage / "tables" / "lookahead.csv", keep_default_na=False)
     assert lookahead[lookahead["split"] == "test_seeds"]["preset"].tolist() == ["", "", "", "", "wmla_d1", "best_of_k"]
     assert list(pd.read_csv(stage / "tables" / "report_card.csv").columns) == list(COLUMNS)

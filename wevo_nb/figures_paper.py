@@ -178,7 +178,7 @@ def success_by_site(frame: pd.DataFrame, shown: list[str]) -> Figure:
     columns = list(dict.fromkeys(frame["column"]))
     rows = list(dict.fromkeys(zip(frame["run"], frame["panel"], frame["row"], strict=True)))
     rows.sort(key=lambda key: (shown.index(key[0]), key[1]))
-    figure = Figure(figsize=(DOUBLE, 1.15 + 0.16 * len(rows)), layout="constrained")
+    figure = Figure(figsize=(DOUBLE, 1.15 + 0.16 * max(len(rows), 6)), layout="constrained")
     panel = figure.subplots()
     grid = [[float("nan")] * len(columns) for _ in rows]
     for row in frame.itertuples():
@@ -197,7 +197,7 @@ def success_by_site(frame: pd.DataFrame, shown: list[str]) -> Figure:
         panel.annotate(f"{run}\n{label(split)}", (1.0, start - 0.5), xycoords=("axes fraction", "data"), rotation=-90,
                        xytext=(4, 0), textcoords="offset points", va="top", fontsize=6.5)  # fmt: skip
     panel.grid(False)
-    figure.colorbar(image, ax=panel, shrink=0.6, aspect=30, fraction=0.03, pad=0.05, label=f"success (%); {UP}")
+    figure.colorbar(image, ax=panel, shrink=0.8, aspect=30, fraction=0.03, pad=0.05, label=f"success (%)\n{UP}")
     return figure
 
 
