@@ -339,8 +339,9 @@ async def lend(models: Mapping[str, Model]) -> AsyncIterator[dict[str, Lent]]:
     adapters = {model.served for model in served if model.adapter}
     if len(bases) > servers.at_once:
         raise ClusterError(
-            f"workers and judge ask {len(bases)} servers at once ({', '.join(sorted(bases))}), and {servers.at_once} may "
-            "run: set serve.memory_share to at most 0.5, train adapters on one base, or set collect.backend=local"
+            f"workers and judge ask {len(bases)} servers at once ({', '.join(sorted(bases))}), and "
+            f"{servers.at_once} may run: set serve.memory_share to at most 0.5, train adapters on one base, or set "
+            "collect.backend=local"
         )
     if len(adapters) > most:
         raise ClusterError(

@@ -102,6 +102,11 @@ def adapter_name(folder: str | Path) -> str:
     return f"{kind}-{hashlib.sha256(''.join(map(sha256, files)).encode()).hexdigest()[:12]}"
 
 
+def servers_at_once(serve: ServeParams) -> int:
+    """How many servers may run side by side, all on the same GPUs."""
+    return 2 if serve.memory_share <= 0.5 else 1
+
+
 def gpu_memory() -> int | None:
     """MiB in use on the GPUs of this host that this process may see; None without nvidia-smi or a GPU."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")

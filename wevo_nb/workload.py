@@ -35,13 +35,17 @@ ASSUMPTIONS = (
 
 
 class Work(NamedTuple):
-    """Calls of one role; tokens are of all calls together. `trained`: the stage that made its model, if one did."""
+    """Calls of one role; tokens are of all calls together. `trained`: the stage that made its model, if one did.
+
+    `apart`: before or after the stage's other calls, and not in turns with them.
+    """
 
     role: str
     calls: float
     prompt: float
     completion: float
     trained: str | None = None
+    apart: bool = False
 
 
 class Load(NamedTuple):
@@ -141,7 +145,8 @@ def _explored(params: Params, tasks: Counted) -> float:
 
 def _judging(episodes: float, steps: float, size: Sizes) -> Work:
     """A judge reads the objective, the actions and about one page."""
-    return Work("judge", episodes, episodes * (size.page + steps * ACTION_TOKENS + GOAL_TOKENS + 60), episodes)
+    prompt = episodes * (size.page + steps * ACTION_TOKENS + GOAL_TOKENS + 60)
+    return Work("judge", episodes, prompt, episodes, apart=True)
 
 
 def _world_model(step: Planned, tasks: Counted) -> Load:
@@ -161,6 +166,7 @@ def _world_model(step: Planned, tasks: Counted) -> Load:
         graded = how.graded_rows * (1 + how.report_depth) * GRADES
         work.append(Work("judge", graded, graded * (2 * size.page + size.predicted + 90), graded))
     epochs = params.world_model_sft.epochs
+    work = [one._replace(apart=True) for one in work]  # one model after the other
     return Load(tuple(work), rows=rows, row_tokens=size.world_model + size.predicted, epochs=epochs)
 
 
@@ -200,7 +206,8 @@ def _synthesize(step: Planned, tasks: Counted) -> Load:
     if how.judge == "llm":
         work.append(_judging(episodes, EPISODE * how.horizon, size))
     written = min(how.written, episodes / how.attempts)
-    work.append(Work("policy", written, written * size.policy, written * FILLED * WRITTEN_TOKENS * how.horizon))
+    told = written * FILLED * WRITTEN_TOKENS * how.horizon
+    work.append(Work("policy", written, written * size.policy, told, apart=True))
     replayed = SUCCEED * episodes if how.replay else 0
     return Load(tuple(work), replayed, replayed * EPISODE * how.horizon)
 
@@ -218,7 +225,9 @@ def _look_ahead(step: Planned, tasks: Counted) -> Load:
             tried += steps * arm.ahead.budget
     if params.collect.judge == "llm":
         read = tasks.test * len(params.arms())
-        work.append(_judging(read, EPISODE * params.tasks.max_steps, sizes(params))._replace(role="evaluator"))
+        work.append(
+            _judging(read, EPISODE * params.tasks.max_steps, sizes(params))._replace(role="evaluator", apart=False)
+        )
     return Load(tuple(work), tasks.test * len(params.arms()), steps * len(params.arms()) + tried)
 
 
