@@ -102,7 +102,11 @@ class Servers:
         key = (model.base, model.served)
         async with self._turn:
             server = await self._server_of(model)
-            await self._lay_adapter(server, model)
+            try:
+                await self._lay_adapter(server, model)
+            except ModelError:
+                await self.look_after(server)  # an adapter that it has no memory for ends it
+                raise
             self._asking[key] += 1
         try:
             yield server
