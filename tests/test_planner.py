@@ -174,6 +174,14 @@ def test_cost_is_gpus_for_the_whole_time_and_the_tokens_of_hosted_models():
     assert any("another has no price" in line for line in told["assumptions"])
 
 
+def test_disk_by_hand():
+    """70,553,706,496 weights: 2 bytes each from the hub and trained, and 4 with 8 of moments in three checkpoints."""
+    [step] = [step for step in chain.plan("paper_70b", {}) if step.stage == "iter-1/02_wm_train"]
+    params = step.resolved.params
+    assert params.world_model_sft.checkpoints == 3
+    assert costs.disk_gb(params, [step], [Load()]) == pytest.approx(70.553706496 * (2 + 2 + 3 * 12))
+
+
 # -- commands
 
 
@@ -359,6 +367,19 @@ def test_a_base_is_a_folder_or_it_is_missing(tmp_path):
     assert machine.find_weights(str(tmp_path)).folder is None
     (tmp_path / "config.json").write_text("{}")
     assert machine.find_weights(str(tmp_path)).folder == str(tmp_path)
+
+
+def test_weights_whose_download_was_broken_off_are_missing(tmp_path, monkeypatch):
+    """In a hub's cache, under their commit: two parts by the index, one of them there."""
+    (folder := tmp_path / "snapshots" / "abc").mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    parts = {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": parts}))
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *_: str(folder / "config.json"))
+    (folder / parts["a"]).write_bytes(b"")
+    assert machine.find_weights("org/model") == machine.Weights(None, "abc")
+    (folder / parts["b"]).write_bytes(b"")
+    assert machine.find_weights("org/model") == machine.Weights(str(folder), "abc")
 
 
 # -- the command
