@@ -20,7 +20,7 @@ from wevo_nb import cluster, lifeline
 from wevo_nb.browser import BrowserEnv
 from wevo_nb.chromium import Chromium
 from wevo_nb.cluster import models_here, open_workers
-from wevo_nb.judge import RewardJudge
+from wevo_nb.judge import LLMJudge, RewardJudge
 from wevo_nb.models import Engine
 from wevo_nb.params import ROOT, ParamsError, load_params
 from wevo_nb.policies import ModelPolicy, RandomPolicy
@@ -115,7 +115,35 @@ async def test_servers_that_cannot_be_held_at_once_are_refused_with_the_cure():
         assert lent == {}
 
 
+async def test_a_judge_on_another_server_than_the_policys_is_refused_and_not_waited_for(tmp_path, monkeypatch):
+    """The policy's server is held while workers play; the judge would wait for its place until the end of days."""
+    params = load_params("smoke", ON_RAY | {"roles.policy.engine": "vllm", "serve.command": [sys.executable]}).params
+    servers = Servers(params)
+    judge = LLMJudge(ServedModel(servers, params.roles.policy, "the base", None, "evaluator"))
+    policy = ModelPolicy(ServedModel(servers, params.roles.policy, "/trained", None, "policy_1"), params.policy)
+    placed = cluster.Workers(params, "r", needed=False)
+    placed.ray = "there"
+    monkeypatch.setattr(placed, "_play", None)  # nothing may be played
+    sink, how = JSONL(tmp_path / "t.jsonl", Trajectory), LIMITS | {"concurrency": 1, "judge": judge}
+    with pytest.raises(
+        ClusterError, match=r"workers and judge ask 2 servers at once \(/trained, the base\), and 1 may"
+    ):
+        await placed.rollout_many(Walk(policy="policy_1"), policy, None, JOBS[:1], sink, **how)
+
+
 # -- errors and params
+
+
+def test_a_ray_that_is_started_later_is_guarded_too():
+    """Ray reads once whether it asks for a token: a finished stage must not have imported it without."""
+    code = (
+        "import os; from wevo_nb.cluster import open_workers; from wevo_nb.params import load_params; "
+        f"open_workers(load_params('smoke', {ON_RAY!r}).params, 'r', needed=False); "
+        "print(os.environ.get('RAY_AUTH_MODE'), len(os.environ.get('RAY_AUTH_TOKEN', '')))"
+    )
+    bare = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=bare, check=True)
+    assert done.stdout.split() == ["token", "64"]
 
 
 def test_a_missing_ray_is_told_at_once_with_the_cure(monkeypatch):

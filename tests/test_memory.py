@@ -200,8 +200,8 @@ def test_fsdp2_divides_what_data_parallel_copies():
     shared = training(shape, limits(**how, launch=split), supervised=1)
     assert copied == alone
     assert shared.optimizer == alone.optimizer / 32 == 12 * 70_553_706_496 / 32
-    two_blocks = 2 * 2 * shape.block
-    assert shared.weights == 4 * 70_553_706_496 / 32 + two_blocks
+    gathered = 2 * (2 * shape.block + 128_256 * 8192)  # two blocks and the output layer, in 16 bit
+    assert shared.weights == 4 * 70_553_706_496 / 32 + gathered
     assert shared.activations == training(shape, limits(**how), supervised=1).activations  # each has rows of its own
 
 

@@ -192,6 +192,14 @@ def test_cost_is_gpus_for_the_whole_time_and_the_tokens_of_hosted_models():
     assert any("another has no price" in line for line in told["assumptions"])
 
 
+def test_disk_by_hand():
+    """70,553,706,496 weights: 2 bytes each from the hub and trained, and 4 with 8 of moments in three checkpoints."""
+    [step] = [step for step in chain.plan("paper_70b", {}) if step.stage == "iter-1/02_wm_train"]
+    params = step.resolved.params
+    assert params.world_model_sft.checkpoints == 3
+    assert costs.disk_gb(params, [step], [Load()]) == pytest.approx(70.553706496 * (2 + 2 + 3 * 12))
+
+
 # -- commands
 
 
@@ -264,12 +272,31 @@ def test_the_cure_that_a_plan_names_is_one(profile, broken):
 def test_the_papers_scale_needs_more_than_one_host_and_its_opening_says_what_trains_on_one():
     one_host = {"hardware.hosts": 1, "sft.launch.hosts": 1, "world_model_sft.launch.hosts": 1}
     problems = planner.plan("paper_70b", one_host)["problems"]
-    assert any("4 models answer side by side and take 32 GPUs, and there are 8" in problem for problem in problems)
     assert any(problem.startswith("training (policy, full)") for problem in problems)
     adapters = one_host | {"sft.method": "qlora", "world_model_sft.method": "qlora"}
     assert planner.plan("paper_70b", adapters)["fits"]
     opening = (ROOT / "params" / "paper_70b.yaml").read_text().split("\n\n")[0]
     assert all(f"--set {key}={value}" in opening for key, value in adapters.items())
+
+
+def test_servers_that_are_asked_in_turns_are_counted_as_they_run():
+    """One for a policy and one for the world model that it is asked beside; judges and other policies take turns.
+
+    serve.py runs one server at a time, two where each takes at most half of the memory, on the GPUs of one host.
+    """
+    tasks = Counted(train=10, test=10, kinds=2)
+    for profile, expected in (("paper_70b", {"01": 1, "02": 0, "03": 2, "05": 2}), ("qlora_70b", {"03": 1, "05": 1})):
+        steps = {step.notebook[:2]: step for step in chain.plan(profile, {})}
+        found = {key: planner.in_turns(profile, steps[key], load_of(steps[key], tasks)) for key in expected}
+        assert found == expected
+    [problem] = planner.plan("paper_70b", {"serve.memory_share": 0.9})["problems"]
+    assert problem.startswith(
+        "2 models answer in turns, and 1 may run at once by serve.memory_share 0.9: train adapters"
+    )
+    [problem] = planner.plan("paper_70b", {"serve.pipeline_parallel": 2})["problems"]
+    assert problem.startswith("servers take 16 GPUs, and there are 8 on a host: lower serve.tensor_parallel")
+    over_ray = {"serve.pipeline_parallel": 2, "serve.hosts": 4}  # where each server gets 16 GPUs of its own
+    assert planner.plan("paper_70b", over_ray)["fits"]
 
 
 def test_more_processes_than_gpus_and_a_server_without_any_are_refused():
@@ -358,6 +385,19 @@ def test_a_base_is_a_folder_or_it_is_missing(tmp_path):
     assert machine.find_weights(str(tmp_path)).folder is None
     (tmp_path / "config.json").write_text("{}")
     assert machine.find_weights(str(tmp_path)).folder == str(tmp_path)
+
+
+def test_weights_whose_download_was_broken_off_are_missing(tmp_path, monkeypatch):
+    """In a hub's cache, under their commit: two parts by the index, one of them there."""
+    (folder := tmp_path / "snapshots" / "abc").mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    parts = {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": parts}))
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *_: str(folder / "config.json"))
+    (folder / parts["a"]).write_bytes(b"")
+    assert machine.find_weights("org/model") == machine.Weights(None, "abc")
+    (folder / parts["b"]).write_bytes(b"")
+    assert machine.find_weights("org/model") == machine.Weights(str(folder), "abc")
 
 
 # -- the command

@@ -478,6 +478,16 @@ async def test_an_adapter_that_the_server_does_not_take_is_told(tmp_path, engine
         await ask(model, HELLO)
 
 
+async def test_a_server_that_dies_of_an_adapter_is_told_with_the_cure(tmp_path, engine_of):
+    params = with_servers(tmp_path, "no_memory_for_adapters")
+    engine = engine_of(params)
+    trained = adapter(tmp_path / "iter-1/04_self_improve/model")
+    model = open_model(params.roles.policy, engine, params.llm, trained=trained)
+    with pytest.raises(ModelError, match="ended by itself .exit code 1.: lower serve.memory_share"):
+        await ask(model, HELLO)
+    assert not engine.servers.running
+
+
 async def test_a_server_that_dies_under_a_question_is_told_and_started_anew(tmp_path, engine_of):
     params = with_servers(tmp_path)
     model = open_model(params.roles.policy, engine_of(params), params.llm)

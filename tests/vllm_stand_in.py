@@ -68,6 +68,9 @@ def main(folder: Path, how: str, words: list[str]):
             with (folder / "asked.jsonl").open("a") as asked:
                 asked.write(json.dumps([self.path.rpartition("/")[2], body]) + "\n")
             match self.path:
+                case "/v1/load_lora_adapter" if how == "no_memory_for_adapters":
+                    print("torch.OutOfMemoryError: CUDA out of memory.", flush=True)
+                    os._exit(1)
                 case "/v1/load_lora_adapter" if how == "no_adapters":
                     return self.answer(400, {"error": {"message": "LoRA rank 128 is greater than max_lora_rank 64"}})
                 case "/v1/load_lora_adapter" if os.environ["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] == "True":

@@ -55,8 +55,8 @@ class Workers:
         self._crew: list[Any] = [None] * params.collect.workers  # actors; None: to be started
         self._knows: list[str] = [""] * params.collect.workers  # the recipe that each has opened
         if params.collect.backend == "ray":
-            if needed and params.collect.address is None:
-                guard_ray()
+            if params.collect.address is None:
+                guard_ray()  # also where none is needed: the cell may be run again
             ray = require_ray()
             if needed:
                 self._connect(ray)
@@ -99,6 +99,7 @@ class Workers:
             how = limits | {"concurrency": concurrency, "judge": judge, "bar": bar}
             return await rollout_many(policy, make_environment, jobs, sink, **how)
         models = models_of(policy) | dict(models or {})
+        held = models | ({"judge": judge.model} if hasattr(judge, "model") else {})  # asked here meanwhile
         keys = [f"{task.key}/{policy.name}/{attempt}" for task, attempt in jobs]
         waiting = deque(job for key, job in zip(keys, jobs, strict=True) if key not in sink)
 
@@ -112,7 +113,7 @@ class Workers:
                 bar.update()
 
         if waiting:
-            async with lend(models) as lent:
+            async with lend(held) as lent:
                 places = {"run": self.run, "outputs": str(run_folder(self.run).parent), "folder": str(sink.path.parent)}
                 recipe = Recipe(**places, params=self.params, walk=walk, lent=lent, **limits).model_dump_json()
                 await self._play(recipe, waiting, concurrency, done)
@@ -338,11 +339,14 @@ async def lend(models: Mapping[str, Model]) -> AsyncIterator[dict[str, Lent]]:
     adapters = {model.served for model in served if model.adapter}
     if len(bases) > servers.at_once:
         raise ClusterError(
-            f"workers ask {len(bases)} servers at once ({', '.join(sorted(bases))}), and {servers.at_once} may run: "
-            "set serve.memory_share to at most 0.5, train adapters on one base, or set collect.backend=local"
+            f"workers and judge ask {len(bases)} servers at once ({', '.join(sorted(bases))}), and "
+            f"{servers.at_once} may run: set serve.memory_share to at most 0.5, train adapters on one base, or set "
+            "collect.backend=local"
         )
     if len(adapters) > most:
-        raise ClusterError(f"workers ask {len(adapters)} adapters at once: raise serve.max_adapters, which is {most}")
+        raise ClusterError(
+            f"workers and judge ask {len(adapters)} adapters at once: raise serve.max_adapters, which is {most}"
+        )
     lent = {}
     async with AsyncExitStack() as held:
         for model in served:

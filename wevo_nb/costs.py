@@ -13,6 +13,7 @@ from wevo_nb.chain import Planned
 from wevo_nb.machine import roles_of
 from wevo_nb.memory import BYTES, GB, Form, adapter_parameters, shape_of, trained_parameters, weight_bytes
 from wevo_nb.params import Params, SFTParams
+from wevo_nb.sft import KEPT_CHECKPOINTS
 from wevo_nb.tasks import LIVE
 from wevo_nb.workload import CHARS_A_TOKEN, Load, Work, sizes
 
@@ -97,7 +98,10 @@ def cost(params: Params, hours: float, work: dict[str, Work]) -> dict[str, float
 
 
 def disk_gb(params: Params, steps: Sequence[Planned], loads: Sequence[Load]) -> float:
-    """Bases that a hub gives, what each training keeps, its newest checkpoint, and the episodes as text."""
+    """Bases that a hub gives, what each training keeps, its checkpoints, and the episodes as text.
+
+    A training keeps its newest KEPT_CHECKPOINTS, and for a moment the one before them; they go when it ends.
+    """
     bases = {role.base for role in roles_of(params).values() if role.engine != "openai"}
     used = sum(weight_bytes(shape_of(base), "bfloat16") for base in bases)
     largest = 0.0
@@ -110,6 +114,7 @@ def disk_gb(params: Params, steps: Sequence[Planned], loads: Sequence[Load]) -> 
         used += weight_bytes(shape, "bfloat16") if full else adapter
         used += weight_bytes(shape, "bfloat16") if limits.merge and not full else 0
         kept = weight_bytes(shape, "float32") if full else adapter
-        largest = max(largest, kept + 8 * trained_parameters(shape, limits))
+        at_once = min(KEPT_CHECKPOINTS, limits.checkpoints) + 1
+        largest = max(largest, at_once * (kept + 8 * trained_parameters(shape, limits)))
     text = sum(load.steps for load in loads) * sizes(params).page * CHARS_A_TOKEN
     return (used + largest + text) / GB

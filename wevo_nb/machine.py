@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import json
 import os
 import shutil
 import subprocess
@@ -56,7 +57,15 @@ def find_weights(base: str) -> Weights:
     if not isinstance(found, str):
         return Weights(None, "main, when it is downloaded")
     folder = Path(found).parent
-    return Weights(str(folder) if any(folder.glob("*.safetensors")) else None, folder.name)
+    return Weights(str(folder) if _whole(folder) else None, folder.name)
+
+
+def _whole(folder: Path) -> bool:
+    """Whether the weights lie there, each part of them: a download may have been broken off."""
+    index = folder / "model.safetensors.index.json"
+    if not index.exists():
+        return any(folder.glob("*.safetensors"))
+    return all((folder / part).exists() for part in set(json.loads(index.read_text())["weight_map"].values()))
 
 
 def gpus_here() -> list[float]:

@@ -179,7 +179,7 @@ def training(shape: Shape, params: SFTParams, *, supervised: int, cpu: bool = Fa
 
     `full` holds weights in float32 and computes in bfloat16; `lora` holds them in bfloat16, `qlora` in
     nf4, and their adapters in adapter_dtype. fsdp2 and deepspeed divide weights, gradients and moments
-    by the devices and gather two blocks at a time; sharding none keeps a whole copy on each.
+    by the devices and gather two blocks at a time and the output layer; sharding none keeps a whole copy on each.
     On a `cpu` everything is float32.
     """
     launch = params.launch
@@ -192,7 +192,8 @@ def training(shape: Shape, params: SFTParams, *, supervised: int, cpu: bool = Fa
     if params.method != "full":
         weights += trained * held / share
     if share > 1:
-        weights += 2 * shape.block * BYTES[compute]  # the block at work and the next one, gathered
+        # Gathered: the block at work, the next one, and the output layer, which accelerate leaves so for a whole step.
+        weights += (2 * shape.block + shape.embedding) * BYTES[compute]
     elif params.method == "full" and not cpu:
         weights += shape.parameters * BYTES[compute]  # autocast keeps a 16-bit copy during a step
     if params.method == "qlora":

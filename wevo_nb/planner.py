@@ -18,8 +18,8 @@ from wevo_nb.memory import GB, Footprint, serving, shape_of, training
 from wevo_nb.params import Params, SFTParams
 from wevo_nb.runs import run_folder
 from wevo_nb.sft import steps_split_weights
-from wevo_nb.vllm_server import vllm_command
-from wevo_nb.workload import ASSUMPTIONS, Load, by_role, count_tasks, load_of, sizes
+from wevo_nb.vllm_server import servers_at_once, vllm_command
+from wevo_nb.workload import ASSUMPTIONS, Load, Work, by_role, count_tasks, load_of, sizes
 
 FIRST_PORT = 8000
 
@@ -57,7 +57,8 @@ def plan(profile: str, overrides: dict) -> dict:
     loads = [load_of(step, tasks) for step in steps]
     servers = [served(profile, step, load) for step, load in zip(steps, loads, strict=True)]
     phases = phases_of(params, servers)
-    problems = list(problems_of(params, phases, servers))
+    together = max(in_turns(profile, step, load) for step, load in zip(steps, loads, strict=True))
+    problems = list(problems_of(params, phases, together))
     of_stage = [
         costs.hours(params, step, load, [(one.engine, one.base) for one in opened])
         for step, load, opened in zip(steps, loads, servers, strict=True)
@@ -89,7 +90,7 @@ def plan(profile: str, overrides: dict) -> dict:
 
 
 def served(profile: str, step: chain.Planned, load: Load) -> list[Served]:
-    """The models with weights of their own that a stage needs side by side; hosted ones are not among them.
+    """The models with weights of their own that a stage asks; hosted ones are not among them.
 
     An adapter's training adds a name to its base; a full one is a model of its own. Notebook 05 takes one
     arm after the other, so of policies with weights of their own one at a time.
@@ -99,9 +100,7 @@ def served(profile: str, step: chain.Planned, load: Load) -> list[Served]:
         role = roles[work.role]
         if role.engine == "openai" or not work.calls:
             continue
-        folder = str(run_folder(profile) / work.trained / "model") if work.trained else ""
-        whole = bool(folder) and limits_of(params, work.role).method == "full"
-        key = folder if whole else role.base
+        key, folder, whole = _weights_of(profile, params, work)
         one = found.setdefault(key, Served(role.engine, role.base, key, {}))
         if folder and not whole:
             one.adapters[f"{'wm' if work.role == 'world_model' else 'policy'}-{work.trained.replace('/', '-')}"] = (
@@ -111,6 +110,23 @@ def served(profile: str, step: chain.Planned, load: Load) -> list[Served]:
             one.adapters[work.role] = role.adapter
     policies = [key for key in found if "/04_" in key] if step.notebook == "05_wmla" else []
     return [one for key, one in found.items() if key not in policies[1:]]
+
+
+def in_turns(profile: str, step: chain.Planned, load: Load) -> int:
+    """How many servers a stage asks in turns: one policy at a time, and what it is asked beside."""
+    params, roles = step.resolved.params, roles_of(step.resolved.params)
+    policies, others = set(), set()
+    for work in load.work:
+        if roles[work.role].engine == "vllm" and work.calls and not work.apart:
+            (policies if work.role == "policy" else others).add(_weights_of(profile, params, work)[0])
+    return len(others) + bool(policies - others)
+
+
+def _weights_of(profile: str, params: Params, work: Work) -> tuple[str, str, bool]:
+    """What a server is started with, the folder of the training if there was one, and whether that is a whole model."""
+    folder = str(run_folder(profile) / work.trained / "model") if work.trained else ""
+    whole = bool(folder) and limits_of(params, work.role).method == "full"
+    return folder if whole else roles_of(params)[work.role].base, folder, whole
 
 
 def phases_of(params: Params, servers: Sequence[Sequence[Served]]) -> list[Phase]:
@@ -163,20 +179,32 @@ def _training(params: Params, role: str, limits: SFTParams | None = None) -> Pha
 # -- does it fit
 
 
-def problems_of(params: Params, phases: Sequence[Phase], servers: Sequence[Sequence[Served]]) -> Iterator[str]:
-    """Why the hardware section cannot hold the run, each with the cure. Nothing is refused on a CPU but a server."""
+def problems_of(params: Params, phases: Sequence[Phase], together: int) -> Iterator[str]:
+    """Why the hardware section cannot hold the run, each with the cure. Nothing is refused on a CPU but a server.
+
+    `together`: servers that are asked in turns, at most.
+    """
     hardware, serve = params.hardware, params.serve
-    side_by_side = max(sum(one.engine == "vllm" for one in opened) for opened in servers)
+    served = any(phase.engine == "vllm" for phase in phases)
     if not hardware.gpus:
-        if side_by_side:
+        if served:
             yield "hardware.gpus is 0, and engine vllm needs one: set hardware.gpus and gpu_gb, or engine: transformers"
         return
-    needed, there = side_by_side * serve.tensor_parallel * serve.pipeline_parallel, hardware.hosts * hardware.gpus
-    if needed > there:
+    at_once = servers_at_once(serve)
+    if together > at_once:
+        both = " (or a serve.memory_share of at most 0.5, where two fit)" if together == 2 else ""
         yield (
-            f"{side_by_side} models answer side by side and take {needed} GPUs, and there are {there}: lower "
-            "serve.tensor_parallel, add hosts, or train adapters on one base: --set sft.method=qlora "
+            f"{together} models answer in turns, and {at_once} may run at once by serve.memory_share "
+            f"{serve.memory_share:g}: train adapters on one base{both}: --set sft.method=qlora "
             "--set world_model_sft.method=qlora"
+        )
+    over_ray = serve.hosts > 1  # which gives each server GPUs of its own; else they share those of the first host
+    needed = serve.tensor_parallel * serve.pipeline_parallel * (min(together, at_once) if over_ray else 1)
+    there = hardware.gpus * (hardware.hosts if over_ray else 1)
+    if served and needed > there:
+        yield (
+            f"servers take {needed} GPUs, and there are {there}{' on a host' * (not over_ray)}: lower "
+            "serve.tensor_parallel and serve.pipeline_parallel"
         )
     for key, limits in (("sft", params.sft), ("world_model_sft", params.world_model_sft)):
         launch = limits.launch
@@ -206,7 +234,7 @@ def _serving_cure(params: Params, phase: Phase, room: float) -> str:
     if phase.engine != "vllm":
         return "take a smaller base, or engine: vllm over more GPUs"
     shape, serve, contexts = shape_of(phase.base), params.serve, params.browser.contexts
-    there = params.hardware.hosts * params.hardware.gpus
+    there = params.hardware.gpus * (params.hardware.hosts if serve.hosts > 1 else 1)
     for form, key in ((form_of(params, "vllm"), ""), ("nf4", "serve.quantization=bitsandbytes")):
         for at_once in (contexts, 1):
             for tensor in (n for n in (1, 2, 4, 8) if n <= there):

@@ -23,7 +23,7 @@ from wevo_nb.endpoint import EndpointModel
 from wevo_nb.llm import ModelError, Reply, Request, Usage
 from wevo_nb.params import Params, RoleParams
 from wevo_nb.runs import run_folder
-from wevo_nb.vllm_server import ELSEWHERE, POLL_S, Server, adapter_name, require_command
+from wevo_nb.vllm_server import ELSEWHERE, POLL_S, Server, adapter_name, require_command, servers_at_once
 
 if TYPE_CHECKING:
     from wevo_nb.models import Engine
@@ -81,7 +81,7 @@ class Servers:
         """`logs`: where their logs go; None: a temporary folder."""
         self.params, self.logs = params, logs
         self.running: dict[str, Server] = {}  # by base, the one asked last at the end
-        self.at_once = 2 if params.serve.memory_share <= 0.5 else 1
+        self.at_once = servers_at_once(params.serve)
         self._starts: Counter[str] = Counter()  # by base
         self._turn = asyncio.Lock()
         self._asking: Counter[tuple[str, str]] = Counter()  # calls under way, by base and served name
@@ -102,7 +102,11 @@ class Servers:
         key = (model.base, model.served)
         async with self._turn:
             server = await self._server_of(model)
-            await self._lay_adapter(server, model)
+            try:
+                await self._lay_adapter(server, model)
+            except ModelError:
+                await self.look_after(server)  # an adapter that it has no memory for ends it
+                raise
             self._asking[key] += 1
         try:
             yield server

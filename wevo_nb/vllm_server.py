@@ -102,6 +102,11 @@ def adapter_name(folder: str | Path) -> str:
     return f"{kind}-{hashlib.sha256(''.join(map(sha256, files)).encode()).hexdigest()[:12]}"
 
 
+def servers_at_once(serve: ServeParams) -> int:
+    """How many servers may run side by side, all on the same GPUs."""
+    return 2 if serve.memory_share <= 0.5 else 1
+
+
 def gpu_memory() -> int | None:
     """MiB in use on the GPUs of this host that this process may see; None without nvidia-smi or a GPU."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -200,7 +205,7 @@ class Server:
     def load(self, name: str, folder: str):
         """Lays the adapter in `folder` over the base under `name`. Raises ModelError where the server refuses."""
         body = {"lora_name": name, "lora_path": str(Path(folder).absolute())}
-        status, said = self._call("/v1/load_lora_adapter", body, timeout_s=LOAD_S)
+        status, said = self._call_for(name, "load", body)
         if status != 200 or name not in self._served():
             raise ModelError(
                 f"the server of {self.base} did not take {name} from {folder} (HTTP {status}: {said[:300]}): "
@@ -210,10 +215,19 @@ class Server:
 
     def unload(self, name: str):
         """Takes the adapter `name` off. Raises ModelError where the server refuses."""
-        status, said = self._call("/v1/unload_lora_adapter", {"lora_name": name}, timeout_s=LOAD_S)
+        status, said = self._call_for(name, "unload", {"lora_name": name})
         if status != 200:
             raise ModelError(f"the server of {self.base} keeps the adapter {name} (HTTP {status}: {said[:300]})")
         del self.adapters[name]
+
+    def _call_for(self, name: str, what: str, body: dict) -> tuple[int, str]:
+        """Status and text of the answer where the adapter `name` comes or goes. Raises ModelError where none comes."""
+        try:
+            return self._call(f"/v1/{what}_lora_adapter", body, timeout_s=LOAD_S)
+        except (OSError, http.client.HTTPException) as problem:
+            raise ModelError(
+                f"the server of {self.base} broke off when it was to {what} {name} ({problem!r}): {self.log} says why"
+            ) from problem
 
     def failure(self) -> ModelError:
         """Why it ended, for one that ended by itself: the cure, and the end of its log."""

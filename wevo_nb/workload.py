@@ -36,13 +36,17 @@ ASSUMPTIONS = (
 
 
 class Work(NamedTuple):
-    """Calls of one role; tokens are of all calls together. `trained`: the stage that made its model, if one did."""
+    """Calls of one role; tokens are of all calls together. `trained`: the stage that made its model, if one did.
+
+    `apart`: before or after the stage's other calls, and not in turns with them.
+    """
 
     role: str
     calls: float
     prompt: float
     completion: float
     trained: str | None = None
+    apart: bool = False
 
 
 class Load(NamedTuple):
@@ -142,7 +146,9 @@ def _explored(params: Params, tasks: Counted) -> float:
     return tasks.kinds * params.collect.explorer_episodes
 
 
-def _judging(episodes: float, steps: float, params: Params, judge: str, role: str = "judge") -> Work:
+def _judging(
+    episodes: float, steps: float, params: Params, judge: str, role: str = "judge", apart: bool = True
+) -> Work:
     """What the model of `role` reads and writes to judge so many episodes of so many steps."""
     size, how = sizes(params), params.judge
     told = 2 if getattr(params.roles, role).engine == "transformers" else SENTENCE_TOKENS  # a word, or a reason as well
@@ -155,7 +161,7 @@ def _judging(episodes: float, steps: float, params: Params, judge: str, role: st
     if judge == "key_points":  # the points, and each page by itself
         calls += steps + 2
         prompt += (steps + 2) * (JUDGE_TOKENS + GOAL_TOKENS) + (steps + 1) * size.page
-    return Work(role, episodes * calls, episodes * prompt, episodes * calls * told)
+    return Work(role, episodes * calls, episodes * prompt, episodes * calls * told, apart=apart)
 
 
 def _world_model(step: Planned, tasks: Counted) -> Load:
@@ -175,6 +181,7 @@ def _world_model(step: Planned, tasks: Counted) -> Load:
         graded = how.graded_rows * (1 + how.report_depth) * GRADES
         work.append(Work("judge", graded, graded * (2 * size.page + size.predicted + 90), graded))
     epochs = params.world_model_sft.epochs
+    work = [one._replace(apart=True) for one in work]  # one model after the other
     return Load(tuple(work), rows=rows, row_tokens=size.world_model + size.predicted, epochs=epochs)
 
 
@@ -214,7 +221,8 @@ def _synthesize(step: Planned, tasks: Counted) -> Load:
     if how.judge != "world_model":
         work.append(_judging(episodes, EPISODE * how.horizon, params, how.judge))
     written = min(how.written, episodes / how.attempts)
-    work.append(Work("policy", written, written * size.policy, written * FILLED * WRITTEN_TOKENS * how.horizon))
+    told = written * FILLED * WRITTEN_TOKENS * how.horizon
+    work.append(Work("policy", written, written * size.policy, told, apart=True))
     replayed = SUCCEED * episodes if how.replay else 0
     return Load(tuple(work), replayed, replayed * EPISODE * how.horizon)
 
@@ -232,7 +240,9 @@ def _look_ahead(step: Planned, tasks: Counted) -> Load:
             tried += steps * arm.ahead.budget
     if params.collect.judge != "reward":
         read = tasks.test * len(params.arms())
-        work.append(_judging(read, EPISODE * params.tasks.max_steps, params, params.collect.judge, "evaluator"))
+        work.append(
+            _judging(read, EPISODE * params.tasks.max_steps, params, params.collect.judge, "evaluator", apart=False)
+        )
     return Load(tuple(work), tasks.test * len(params.arms()), steps * len(params.arms()) + tried)
 
 
