@@ -7,10 +7,12 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from stand_ins import CHECKED, FORM, SMOKE, Scripted, seen, task, walk
+from stand_ins import CHECKED, FORM, ONE_THREAD, SMOKE, Scripted, seen, task, walk
 
+from wevo_nb.arms import open_judge
 from wevo_nb.judge import AnswerJudge, Asked, KeyPointJudge, LLMJudge, RewardJudge, as_collected, judge_all
 from wevo_nb.llm import CallFailed, CallRefused, Reply
+from wevo_nb.models import Engine
 from wevo_nb.runs import JSONL, StageError, write_jsonl
 from wevo_nb.schema import Trajectory, Verdict
 
@@ -224,6 +226,20 @@ async def test_without_key_points_there_is_no_verdict():
     verdict = await judge.judge(LONG)
     assert (verdict.outcome, verdict.reason) == ("unscored", "key points: unread twice, last: '1. a lamp'")
     assert len(judge.model.asked) == 2
+
+
+async def test_both_judges_ask_a_real_model_in_this_process():
+    """An untrained one: bound to a word it says one of the two, unbound it writes no key points."""
+    engine = Engine(ONE_THREAD)
+    try:
+        params = SMOKE.model_copy(update={"judge": HOW.model_copy(update={"max_tokens": 8})})
+        word = await open_judge("llm", engine, params).judge(TICKED)
+        assert word.outcome in ("success", "failure") and word.replies == (word.outcome,)
+        assert (word.cost.calls, word.model) == (1, "tiny") and word.cost.tokens > 0
+        points = await open_judge("key_points", engine, params).judge(TICKED)
+        assert (points.outcome, points.cost.calls, len(points.replies)) == ("unscored", 2, 2)
+    finally:
+        engine.close()
 
 
 # -- published answers

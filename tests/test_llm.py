@@ -10,9 +10,10 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from stand_ins import SMOKE
+from stand_ins import SMOKE, task, walk
 
 from wevo_nb.endpoint import EndpointModel
+from wevo_nb.judge import Asked, LLMJudge
 from wevo_nb.llm import CallFailed, CallRefused, ModelError, Request, Usage, ask, metered, object_schema
 from wevo_nb.params import RoleParams
 
@@ -144,6 +145,24 @@ async def test_a_json_schema_is_sent_where_the_server_can_be_bound_and_the_reply
 async def test_a_reply_that_the_endpoint_filtered_says_so(server):
     server.finish = "content_filter"
     assert (await ask(server.model(), Request(messages=HELLO))).finish == "filtered"
+
+
+async def test_a_judge_over_an_endpoint_asks_again_where_a_whole_looking_reply_was_cut_off(server):
+    """The endpoint says `length`, so its success is not believed; the second reply is, and both are paid for."""
+
+    def reply(body):
+        first = len(server.asked) == 1
+        server.finish = "length" if first else "stop"
+        return json.dumps({"reason": "r", "verdict": "success" if first else "failure"})
+
+    server.reply = reply
+    judge = LLMJudge(Asked(server.model("json_schema"), "m", fixed=False, max_tokens=300), SMOKE.judge)
+    verdict = await judge.judge(walk(task(goal="g"), "[1] button 'a'", "click [1]", "[1] button 'b'", ended="limit"))
+    assert (verdict.outcome, verdict.cost.calls, verdict.cost.tokens) == ("failure", 2, 32)
+    assert len(verdict.replies) == 2
+    first, second = server.asked
+    assert first["max_tokens"] == 300 and first["response_format"] == second["response_format"]
+    assert second["messages"][-1]["content"].endswith("Be brief: an earlier reply was empty or too long.")
 
 
 @pytest.mark.parametrize(("status", "refused"), [(400, True), (413, True), (422, True), (401, False), (503, False)])
