@@ -109,6 +109,19 @@ def test_only_the_tables_that_are_asked_for_are_read(two):
     assert list(found.inputs) == ["one/06_analysis/tables/success.csv"]
 
 
+def test_costs_that_nobody_noted_are_no_numbers(outputs):
+    """Notebook 06 leaves them empty where decisions hold no cost; a plain policy has an empty preset."""
+    write_run(outputs, "one", seed=0)
+    path = outputs / "one" / "06_analysis" / "tables" / "lookahead.csv"
+    table = pd.read_csv(path)
+    table.loc[table["preset"].isna(), ["seconds", "tokens"]] = float("nan")
+    table.to_csv(path, index=False)
+    found = results.read(["one"])
+    assert set(found.tables["lookahead"]["preset"]) == {"", "wmla_d1"}
+    price = exhibits.frame("wma_table_4", found).set_index(["row", "column"])["value"]
+    assert pd.isna(price["webevolver", "seconds a decision"]) and price["webevolver+wmla_d1", "seconds a decision"] == 4
+
+
 def test_a_run_without_an_analysis_and_one_named_twice_are_refused(two):
     with pytest.raises(
         StageError, match="run 'three' has no analysis in .*: 'wevo run --run three --only 06' makes it"

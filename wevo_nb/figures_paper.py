@@ -115,7 +115,7 @@ def _by_columns(frame: pd.DataFrame, shown: list[str], what: str) -> Figure:
         alone = alone[alone["panel"] == title] if not part["reported"].any() else alone.iloc[:0]
         for place, name in enumerate(names):
             shade, line = _line_colour(name, place), part[part["row"] == name]
-            _line(panel, line, places, "column", shade, name, _shift(place, names), _mark(owner, shown, shade))
+            _line(panel, line, places, "column", shade, name, _shift(place, names), _mark(owner, (), shade))
             rows = alone[alone["row"] == name]
             panel.plot(
                 rows["column"].map(places.index).astype(float),

@@ -73,8 +73,11 @@ def read(names: Sequence[str], wanted: Sequence[str] = tuple(COLUMNS)) -> Result
         suites[name] = suite_of(name)
         for table in wanted:
             if (path := folder / f"{table}.csv").exists():
-                found = pd.read_csv(path, keep_default_na=table != "lookahead", na_values=["nan"])
-                parts[table].append(found.assign(run=name))
+                found = pd.read_csv(path).assign(run=name)
+                plain = (
+                    {"preset": found["preset"].fillna("")} if table == "lookahead" else {}
+                )  # of a plain policy empty
+                parts[table].append(found.assign(**plain))
                 inputs[f"{name}/06_analysis/tables/{table}.csv"] = sha256(path)
     apart = why_apart(names, suites)
     together = f"{len(names)} runs" if len(names) > 1 and not apart else ""
