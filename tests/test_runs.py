@@ -175,9 +175,19 @@ def test_how_a_model_is_quantized_matters_where_a_role_is_served():
         collect(served | {"serve.quantization": "fp8"}, sections=("roles",))
 
 
-def test_how_a_model_is_quantized_does_not_matter_where_none_is_served():
-    collect(sections=("roles",))
-    assert collect({"serve.quantization": "fp8"}, sections=("roles",)).name == "01_collect"
+@pytest.mark.parametrize(
+    ("served", "sections"), [({}, ("roles",)), ({"roles.judge.engine": "vllm"}, ("roles.policy",))]
+)
+def test_how_a_model_is_quantized_does_not_matter_where_none_that_is_read_is_served(served, sections):
+    collect(served, sections=sections)
+    assert collect(served | {"serve.quantization": "fp8"}, sections=sections).name == "01_collect"
+
+
+def test_a_stage_goes_on_with_another_model_in_a_role_that_it_does_not_ask():
+    collect(sections=("roles.policy",)).finish(metrics={})
+    assert collect({"roles.evaluator.base": "other"}, sections=("roles.policy",)).done
+    with pytest.raises(StageError, match=r"roles.policy.base"):
+        collect({"roles.policy.base": "other"}, sections=("roles.policy",))
 
 
 def test_a_missing_input_is_named_and_nothing_is_made(outputs):

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wevo_nb.intervals import wilson
+from wevo_nb.intervals import difference_of_rates, wilson
 from wevo_nb.params import Params
 from wevo_nb.runs import JSONL
 from wevo_nb.schema import Trajectory, Verdict
@@ -114,15 +114,10 @@ def _rate(metric: str, count: int, n: int) -> dict:
 
 
 def _difference(metric: str, a: Sequence[bool], b: Sequence[bool]) -> dict:
-    """Of two shares of different episodes, with the interval of Newcombe 1998 (method 10), from Wilson's of each."""
-    row = {"metric": metric, "n": len(a) + len(b), "value": NAN, "low": NAN, "high": NAN}
-    if a and b:
-        from statsmodels.stats.proportion import confint_proportions_2indep
-
-        counts = (sum(a), len(a), sum(b), len(b))
-        low, high = confint_proportions_2indep(*counts, method="newcomb", compare="diff")
-        row |= {"value": sum(a) / len(a) - sum(b) / len(b), "low": float(low), "high": float(high)}
-    return row
+    """Of two shares of different episodes, a minus b."""
+    row = {"metric": metric, "n": len(a) + len(b)}
+    value, low, high = difference_of_rates(sum(b), len(b), sum(a), len(a))
+    return row | {"value": value, "low": low, "high": high}
 
 
 def of_run(folder: Path) -> pd.DataFrame:

@@ -209,7 +209,8 @@ def open_stage(
     another process works in it.
     """
     everything = resolved.params.model_dump(mode="json")
-    if "roles" in sections and any(role["engine"] == "vllm" for role in everything["roles"].values()):
+    read = [name for name in everything["roles"] if {"roles", f"roles.{name}"} & set(sections)]
+    if any(everything["roles"][name]["engine"] == "vllm" for name in read):
         sections += ("serve.quantization",)  # of all that serve says, what a result depends on
     spec = {
         "version": version,
