@@ -9,6 +9,8 @@ from packaging.requirements import Requirement
 
 from wevo_nb.params import ROOT
 
+FILES = ("environment.yml", "environment-vllm.yml")
+
 
 def pins(lines: list[str]) -> dict[str, str]:
     found = [Requirement(line) for line in lines]
@@ -27,6 +29,15 @@ def test_the_conda_environment_has_the_pins_of_pyproject():
     wanted = pins(list(dict.fromkeys([*project["dependencies"], *extras])))
     assert pins(pip_lines("environment.yml")) == wanted
     assert wanted["torch"] == "==2.13.*" and wanted["bitsandbytes"] == "<0.51,>=0.50"
+
+
+def test_both_environments_have_one_python():
+    """As far as a file can say it: a Ray takes only processes of its own Python."""
+    found = {
+        file: [one for one in yaml.safe_load((ROOT / file).read_text())["dependencies"] if "python=" in one]
+        for file in FILES
+    }
+    assert found == dict.fromkeys(FILES, ["python=3.11"])
 
 
 def test_the_environment_of_vllm_agrees_where_it_has_the_same_package():

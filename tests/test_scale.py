@@ -70,6 +70,47 @@ def test_the_launch_of_the_full_profile_trains_as_one_process_does(tmp_path):
     assert not (tmp_path / "two" / "checkpoints").exists() and not (tmp_path / "two" / "job.json").exists()
 
 
+@pytest.fixture
+def slurm_job(tmp_path, monkeypatch) -> Path:
+    """A Slurm job of two nodes that are both this host; what its srun was asked stands in the file."""
+    (tools := tmp_path / "slurm").mkdir()
+    asked = tmp_path / "srun.txt"
+    scripts = {
+        "scontrol": '[ "$*" = "show hostnames node[1-2]" ] && printf "localhost\\nlocalhost\\n"',
+        "srun": f'echo "$1 $2 $3 $4 $5" >> {asked}; shift 5; exec "$@"',
+    }
+    for name, script in scripts.items():
+        (tools / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tools / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "node[1-2]")
+    return asked
+
+
+def test_a_training_over_the_nodes_of_a_slurm_job_starts_them_all(tmp_path, slurm_job):
+    """Two hosts of one process each, the second by srun, the job's first node as main_host: the losses of one."""
+    alone, _ = of_paper()
+    launch.train(ROWS, tmp_path / "one", params=alone, **TINY)
+    hosts = alone.launch.model_copy(update={"hosts": 2, "main_host": "host-0"})
+    params = alone.model_copy(update={"batch": 2, "launch": hosts})
+    ran = launch.train(ROWS, tmp_path / "two", params=params, **TINY)
+    assert ran.startswith("2 processes on cpu (MULTI_CPU)")
+    assert losses_of(tmp_path / "two") == pytest.approx(losses_of(tmp_path / "one"), abs=1e-5)
+    assert slurm_job.read_text() == "--nodes=1 --ntasks=1 --overlap -w localhost\n"
+    first, second = launch.described(hosts, ONE_THREAD, tmp_path).splitlines()
+    assert "--machine_rank 0 --main_process_ip localhost" in first and "srun" not in first
+    assert second.startswith("host 1: srun --nodes=1 --ntasks=1 --overlap -w localhost ")
+    three = hosts.model_copy(update={"hosts": 3})  # more than the job has: by hand, at the address of the params
+    assert "srun" not in (told := launch.described(three, ONE_THREAD, tmp_path)) and "--main_process_ip host-0" in told
+
+
+def test_a_host_that_fails_ends_the_training_on_all(tmp_path, slurm_job):
+    alone, _ = of_paper(freeze_layers=7)
+    hosts = alone.launch.model_copy(update={"hosts": 2})
+    with pytest.raises(launch.TrainingError, match="freeze_layers is 7, and the model has 3 blocks"):
+        launch.train(ROWS, tmp_path / "out", params=alone.model_copy(update={"launch": hosts}), **TINY)
+
+
 def test_a_failed_launch_tells_its_cause(tmp_path):
     alone, _ = of_paper()
     two = alone.launch.model_copy(update={"processes": 2})

@@ -95,7 +95,7 @@ def engine_of(tmp_path):
 
 
 def test_the_command_of_one_gpu():
-    assert vllm_command(SMOKE.serve, "org/base", port=8123, adapters={}) == [
+    assert vllm_command(SMOKE.serve, "org/base", port=8123) == [
         "vllm", "serve", "org/base", "--host", "127.0.0.1", "--port", "8123",
         "--tensor-parallel-size", "1", "--pipeline-parallel-size", "1",
         "--max-model-len", "8192", "--gpu-memory-utilization", "0.9", "--enable-prefix-caching",
@@ -118,13 +118,13 @@ def test_the_command_of_several_hosts_with_everything():
         "arguments": ("--seed", "1"),
     }
     how = SMOKE.serve.model_copy(update=many)
-    assert vllm_command(how, "/models/base", port=8000, adapters={"policy-1-ab": "/p", "wm-1-cd": "/w"}) == [
+    assert vllm_command(how, "/models/base", port=8000) == [
         "python", "-m", "vllm.entrypoints.openai.api_server", "--model", "/models/base",
         "--host", "127.0.0.1", "--port", "8000",
         "--tensor-parallel-size", "8", "--pipeline-parallel-size", "2", "--distributed-executor-backend", "ray",
         "--max-model-len", "16384", "--gpu-memory-utilization", "0.85", "--no-enable-prefix-caching",
         "--quantization", "fp8", "--enable-lora", "--max-loras", "2", "--max-lora-rank", "128",
-        "--lora-modules", "policy-1-ab=/p", "wm-1-cd=/w", "--seed", "1",
+        "--seed", "1",
     ]  # fmt: skip
 
 
@@ -156,12 +156,6 @@ def test_a_server_answers_to_its_key_on_localhost_and_ends_with_its_children(tmp
     shown = capsys.readouterr().out
     assert f"vllm_stand_in.py {tmp_path} child org/base --host 127.0.0.1 --port {server.port}" in shown
     assert "vLLM with org/base: 0 of at most 60 s" in shown
-
-
-def test_adapters_may_be_there_from_the_start(tmp_path):
-    given = {"policy-1-ab": "/p", "wm-1-cd": "/w"}
-    with Server(standing_in(tmp_path), "org/base", tmp_path / "log", given) as server:
-        assert server._served() == {"org/base", "policy-1-ab", "wm-1-cd"}
 
 
 @pytest.mark.parametrize(

@@ -38,14 +38,14 @@ def test_a_job_of_three_nodes(tmp_path):
     scontrol.write_text('#!/bin/sh\n[ "$*" = "show hostnames n[1-3]" ] && printf "n1\\nn2\\nn3\\n"\n')
     scontrol.chmod(scontrol.stat().st_mode | stat.S_IXUSR)
     slurm = {"SLURM_JOB_NODELIST": "n[1-3]", "SLURM_CPUS_PER_TASK": "64", "SLURM_GPUS_PER_NODE": "gpu:8"}
-    lines = dry("--set", "serve.hosts=2", PATH=f"{tmp_path}:{os.environ['PATH']}", **slurm)
+    lines = dry("--set", "seed=1", PATH=f"{tmp_path}:{os.environ['PATH']}", **slurm)
     ray = "/p/.venv/bin/ray start --block --disable-usage-stats --num-cpus=64 --num-gpus=8"
     assert lines == [
         f"srun --nodes=1 --ntasks=1 --overlap -w n1 {ray} --head --node-ip-address=n1 --port=6379 &",
         "sleep 20",
         f"srun --nodes=2 --ntasks=2 --overlap -w n2,n3 {ray} --address=n1:6379 &",
         "sleep 20",
-        f"/p/.venv/bin/wevo run --profile paper_70b --run mine {SETTINGS} --set serve.hosts=2",
+        f"/p/.venv/bin/wevo run --profile paper_70b --run mine {SETTINGS} --set seed=1",
     ]
 
 
@@ -57,6 +57,15 @@ def test_a_job_of_one_node():
         "sleep 1",
         f"/p/.venv/bin/wevo run --profile demo --run mine {SETTINGS}",
     ]
+
+
+def test_the_job_has_the_nodes_and_gpus_of_its_profile():
+    """Else its trainings would wait for hosts that never come."""
+    words = SCRIPT.read_text().split()
+    hardware, launch = load_params("paper_70b").params.hardware, load_params("paper_70b").params.sft.launch
+    assert "PROFILE=${PROFILE:-paper_70b}" in words
+    assert f"--nodes={hardware.hosts}" in words and hardware.hosts == launch.hosts == 4
+    assert f"--gpus-per-node={hardware.gpus}" in words and hardware.gpus == launch.processes == 8
 
 
 def test_the_settings_that_it_hands_on_are_those_of_the_params():

@@ -27,13 +27,12 @@ def read_words(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--host")
     parser.add_argument("--port", type=int)
     parser.add_argument("--max-model-len", type=int)
-    parser.add_argument("--lora-modules", nargs="*", default=[])
     return parser.parse_known_args(words)[0]
 
 
 def main(folder: Path, how: str, words: list[str]):
     given, key = read_words(words), os.environ["VLLM_API_KEY"]
-    served = [given.base, *(module.partition("=")[0] for module in given.lora_modules)]
+    served = [given.base]
     if how == "out_of_memory":
         print("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.")
         print("\n".join(f"  frame {i}" for i in range(30)))

@@ -1,9 +1,10 @@
 """Training over many devices and hosts: by `accelerate launch`, with the same rows and the same code.
 
 A job file says all of a training; every process of the launch reads it and runs sft.train. The
-first writes its progress to a file, which the notebook reads. Where the rows of an epoch do not
-divide by what all processes take at once, accelerate fills its last step with rows of its first.
-Used by notebooks 02 and 04.
+first writes its progress to a file, which the notebook reads. Within a Slurm job of enough nodes the
+other hosts are started by srun; elsewhere by whoever runs the lines of `described` there. Where the
+rows of an epoch do not divide by what all processes take at once, accelerate fills its last step
+with rows of its first. Used by notebooks 02 and 04.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -48,12 +50,35 @@ def launch_command(
     ]  # fmt: skip
 
 
+def slurm_nodes(launch: LaunchParams) -> list[str]:
+    """The nodes of the Slurm job that this runs in, the first being this host; none where there are too few of them."""
+    named = os.environ.get("SLURM_JOB_NODELIST", "")
+    if launch.hosts == 1 or not named or not (shutil.which("scontrol") and shutil.which("srun")):
+        return []
+    told = subprocess.run(["scontrol", "show", "hostnames", named], capture_output=True, text=True)
+    nodes = told.stdout.split()
+    return nodes[: launch.hosts] if told.returncode == 0 and len(nodes) >= launch.hosts else []
+
+
+def host_commands(launch: LaunchParams, job: Path, **how) -> list[list[str]]:
+    """What starts each host of a training, in order. Within a Slurm job its first node stands for launch.main_host."""
+    nodes = slurm_nodes(launch)
+    if nodes:
+        launch = launch.model_copy(update={"main_host": nodes[0]})
+    commands = [launch_command(launch, job, rank=rank, **how) for rank in range(launch.hosts)]
+    srun = ["srun", "--nodes=1", "--ntasks=1", "--overlap", "-w"]
+    return commands[:1] + [[*srun * bool(nodes), *nodes[r : r + 1], *commands[r]] for r in range(1, launch.hosts)]
+
+
 def described(launch: LaunchParams, llm: LLMParams, folder: Path) -> str:
-    """What a training is run by: this process, or a line for each host, of which the notebook runs the first."""
+    """What a training is run by: this process, or a line for each host, of which the notebook runs the first.
+
+    Within a Slurm job it runs them all.
+    """
     if launch.hosts * launch.processes == 1:
         return "trained in this process"
-    how = {"cpu": not sft.has_gpu(), "precision": sft.precision(llm)}
-    lines = [shlex.join(launch_command(launch, folder / "job.json", rank=r, **how)) for r in range(launch.hosts)]
+    commands = host_commands(launch, folder / "job.json", cpu=not sft.has_gpu(), precision=sft.precision(llm))
+    lines = map(shlex.join, commands)
     return "\n".join(f"host {r}{' (this one)' * (r == 0)}: {line}" for r, line in enumerate(lines))
 
 
@@ -67,8 +92,8 @@ def train(
 ) -> str:
     """sft.train with the same arguments, in this process or over those that `params.launch` names.
 
-    This host is the first one; on the others the lines of `described` are to be run. A training
-    that fails raises TrainingError with the end of its log. Returns what it ran over.
+    This host is the first one; on the others, but within a Slurm job, the lines of `described` are to be run. A
+    training that fails raises TrainingError with the end of its log. Returns what it ran over.
     """
     launch = params.launch
     if launch.hosts * launch.processes == 1:
@@ -88,18 +113,20 @@ def train(
     if cpu := not sft.has_gpu():
         config = (ROOT / "params" / "accelerate" / f"{launch.sharding}.yaml").read_text()
         job.with_name("accelerate.yaml").write_text(f"{config}use_cpu: true\n")
-    command = launch_command(launch, job, cpu=cpu, precision=sft.precision(how["llm"]))
-    outlived = [sys.executable, "-P", lifeline.__file__, str(os.getpid()), *command]
+    commands = host_commands(launch, job, cpu=cpu, precision=sft.precision(how["llm"]))
+    ours = commands if slurm_nodes(launch) else commands[:1]
     with log.open("w") as out:
         how = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": subprocess.STDOUT, "start_new_session": True}
-        running = subprocess.Popen(outlived, cwd=ROOT, **how)
+        outlived = [sys.executable, "-P", lifeline.__file__, str(os.getpid())]
+        running = [subprocess.Popen([*outlived, *command], cwd=ROOT, **how) for command in ours]
         try:
             _watch(running, steps, on_step)
         finally:
-            lifeline.end_session(running.pid)
-            running.wait()
+            for one in running:
+                lifeline.end_session(one.pid)
+                one.wait()
     told = [json.loads(line) for line in steps.read_text().splitlines()] if steps.exists() else []
-    if running.returncode != 0:
+    if any(one.returncode for one in running):
         causes = [line["failed"] for line in told if "failed" in line]
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:])
         why = f" {causes[0]} (all of it: {log})" if causes else f"\n{tail}"
@@ -110,18 +137,18 @@ def train(
     return ran
 
 
-def _watch(running: subprocess.Popen, steps: Path, on_step: Callable[[StepDone], None] | None):
-    """Hands on the lines that the first process writes, until the launch ends."""
+def _watch(running: Sequence[subprocess.Popen], steps: Path, on_step: Callable[[StepDone], None] | None):
+    """Hands on the lines that the first process writes, until every host has ended, or one that failed."""
     read = 0
     while True:
-        ended = running.poll() is not None
+        codes = [one.poll() for one in running]
         text = steps.read_text() if steps.exists() else ""
         whole = text[read : text.rfind("\n") + 1]
         read += len(whole)
         for line in map(json.loads, whole.splitlines()):
             if on_step and "step" in line:
                 on_step(StepDone(**line))
-        if ended:
+        if None not in codes or any(codes):
             return
         time.sleep(POLL_S)
 

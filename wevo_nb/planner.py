@@ -8,6 +8,7 @@ Used by `wevo plan`. Paper: none; it reports neither hardware nor hours.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from wevo_nb import chain, costs
@@ -18,7 +19,7 @@ from wevo_nb.memory import GB, Footprint, serving, shape_of, training
 from wevo_nb.params import Params, SFTParams
 from wevo_nb.runs import run_folder
 from wevo_nb.sft import steps_split_weights
-from wevo_nb.vllm_server import servers_at_once, vllm_command
+from wevo_nb.vllm_server import adapter_kind, servers_at_once, vllm_command
 from wevo_nb.workload import ASSUMPTIONS, Load, Work, by_role, count_tasks, load_of, sizes
 
 FIRST_PORT = 8000
@@ -102,12 +103,8 @@ def served(profile: str, step: chain.Planned, load: Load) -> list[Served]:
             continue
         key, folder, whole = _weights_of(profile, params, work)
         one = found.setdefault(key, Served(role.engine, role.base, key, {}))
-        if folder and not whole:
-            one.adapters[f"{'wm' if work.role == 'world_model' else 'policy'}-{work.trained.replace('/', '-')}"] = (
-                folder
-            )
-        elif role.adapter and not folder:
-            one.adapters[work.role] = role.adapter
+        if laid := role.adapter if not folder else "" if whole else folder:
+            one.adapters[f"{adapter_kind(Path(laid))}-<hash>"] = laid
     policies = [key for key in found if "/04_" in key] if step.notebook == "05_wmla" else []
     return [one for key, one in found.items() if key not in policies[1:]]
 
@@ -320,13 +317,15 @@ def _commands(
 ) -> list[dict]:
     """Servers and trainings of each stage as they are started; a training of one process is a sentence.
 
-    `number`: which server of the stage, or which host of the training.
+    `number`: which server of the stage, or which host of the training. `adapters`: names of those that are laid on a
+    server while it runs; their hashes are not known yet.
     """
     found = []
     for step, opened in zip(steps, servers, strict=True):
         for number, one in enumerate(one for one in opened if one.engine == "vllm"):
-            command = vllm_command(params.serve, one.weights, port=FIRST_PORT + number, adapters=one.adapters)
-            found.append({"stage": step.stage, "what": "server", "number": number, "command": command})
+            command = vllm_command(params.serve, one.weights, port=FIRST_PORT + number)
+            told = {"stage": step.stage, "what": "server", "number": number, "command": command}
+            found.append(told | {"adapters": list(one.adapters)})
         if role := trained_role(step):
             launch, job = limits_of(params, role).launch, run_folder(profile) / step.stage / "job.json"
             alone = launch.hosts == launch.processes == 1

@@ -22,7 +22,6 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
@@ -62,8 +61,8 @@ CURES = (  # what the log says, what to do
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # localhost is never behind a proxy
 
 
-def vllm_command(serve: ServeParams, base: str, *, port: int, adapters: Mapping[str, str]) -> list[str]:
-    """What starts vLLM with `base`, a hub id or a folder, and `adapters`, folders by name, on localhost.
+def vllm_command(serve: ServeParams, base: str, *, port: int) -> list[str]:
+    """What starts vLLM with `base`, a hub id or a folder, on localhost; adapters are laid on it while it runs.
 
     Over several hosts it runs on this one, the head of a Ray cluster that is up
     (docs.vllm.ai/en/latest/serving/parallelism_scaling). `serve.arguments` come last and so win.
@@ -82,24 +81,29 @@ def vllm_command(serve: ServeParams, base: str, *, port: int, adapters: Mapping[
         "--enable-lora",
         "--max-loras", str(serve.max_adapters),
         "--max-lora-rank", str(serve.max_lora_rank),
-        *(["--lora-modules", *(f"{name}={folder}" for name, folder in adapters.items())] if adapters else []),
         *serve.arguments,
     ]  # fmt: skip
 
 
 def adapter_name(folder: str | Path) -> str:
-    """How an adapter is called: `policy-2-<hash>`, `wm-1-<hash>`, or `adapter-<its folder>-<hash>` if no stage made it.
+    """How an adapter is called: its kind and a hash of its config and weights, e.g. `policy-2-<hash>`.
 
-    The hash is of its config and weights, so no name ever means other weights: vLLM would answer
-    from the old ones' prefix cache. Raises ModelError where the folder holds no adapter.
+    So no name ever means other weights: vLLM would answer from the old ones' prefix cache. Raises ModelError where
+    the folder holds no adapter.
     """
     path = Path(folder).absolute()
     if not (path / "adapter_config.json").exists():
         raise ModelError(f"{folder} holds no adapter_config.json: it is no folder of an adapter")
-    stage = re.search(r"(?:iter-(\d+)/)?(02|04)_(\w+)/model$", path.as_posix())
-    kind = f"{'wm' if stage[2] == '02' else 'policy'}-{stage[1] or stage[3]}" if stage else f"adapter-{path.name}"
     files = [path / "adapter_config.json", *sorted(path.glob("*.safetensors"))]
-    return f"{kind}-{hashlib.sha256(''.join(map(sha256, files)).encode()).hexdigest()[:12]}"
+    return f"{adapter_kind(path)}-{hashlib.sha256(''.join(map(sha256, files)).encode()).hexdigest()[:12]}"
+
+
+def adapter_kind(path: Path) -> str:
+    """By the stage that made an adapter: `policy-2`, `wm-1`; `adapter-<its folder>` if none did."""
+    stage = re.search(r"(?:iter-(\d+)/)?(02|04)_(\w+)/model$", path.as_posix())
+    if not stage:
+        return f"adapter-{path.name}"
+    return f"{'wm' if stage[2] == '02' else 'policy'}-{stage[1] or stage[3]}"
 
 
 def servers_at_once(serve: ServeParams) -> int:
@@ -132,15 +136,15 @@ class Server:
     this process, and when this process is killed.
     """
 
-    def __init__(self, serve: ServeParams, base: str, log: Path, adapters: Mapping[str, str] | None = None):
+    def __init__(self, serve: ServeParams, base: str, log: Path):
         require_command(serve)
         self.serve, self.base, self.log = serve, base, log
-        self.adapters = dict(adapters or {})  # folders by name, the one asked last at the end
+        self.adapters: dict[str, str] = {}  # folders by name, the one asked last at the end
         self.obeys: set[str] = set()  # kinds of constraint that were tried on it
         self.tells_chances: bool | None = None  # of choices; None: not tried
         self.port, self.key = free_port(), secrets.token_hex(16)
         self.url = f"http://127.0.0.1:{self.port}/v1"
-        self.command = vllm_command(serve, base, port=self.port, adapters=self.adapters)
+        self.command = vllm_command(serve, base, port=self.port)
         self._before, self._took = gpu_memory(), 0
         with log.open("w") as out:
             out.write(f"$ {shlex.join(self.command)}\n")
@@ -259,11 +263,10 @@ class Server:
                 f"a server answers at {self.url} {'without' if without else 'and refuses'} our key: it is another's, "
                 "then try again; or serve.command does not hand on the environment variable VLLM_API_KEY"
             )
-        missing = {self.base, *self.adapters} - (served := self._served())
-        if missing:
+        if self.base not in (served := self._served()):
             raise ModelError(
-                f"the server at {self.url} serves {', '.join(sorted(served)) or 'nothing'}, not "
-                f"{', '.join(sorted(missing))}: is --served-model-name among serve.arguments?"
+                f"the server at {self.url} serves {', '.join(sorted(served)) or 'nothing'}, not {self.base}: "
+                "is --served-model-name among serve.arguments?"
             )
 
     def _served(self) -> set[str]:
