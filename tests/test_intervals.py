@@ -205,7 +205,7 @@ def test_holm_by_hand():
         intervals.holm([0.5, 1.5])
 
 
-@settings(deadline=None, max_examples=30)  # statsmodels collects garbage at every call
+@settings(deadline=None, max_examples=20)  # statsmodels collects garbage at every call
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
 def test_holm_lies_between_p_and_bonferroni_and_keeps_the_order(values):
     corrected = intervals.holm(values)
