@@ -82,6 +82,8 @@ def test_runs_added_up_are_there_one_by_one_without_an_interval(found):
     assert together == pytest.approx([30, 45, 55, 75])
     faint = [line.get_xdata()[0] for line in panel.lines if line.get_alpha() == 0.45]
     assert sorted(faint) == pytest.approx([25, 35, 40, 50, 50, 60, 70, 80])
+    both = panels(draw("wma_table_1", found[2]))["without selection"]  # the paper gives no n
+    assert both.get_title(loc="left") == "without selection\nours: n = 40"
 
 
 def test_figure_3_has_four_lines_and_crosses_where_the_paper_only_draws(found):

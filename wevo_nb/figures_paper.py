@@ -61,16 +61,19 @@ def points(frame: pd.DataFrame, shown: list[str]) -> Figure:
     for (column, part), panel in zip(panels.items(), axes, strict=False):
         _point_panel(panel, part, rows, shown)
         panel.set_title(_title(column, part, shown))
-    spans = [_span(part) for part in panels.values() if part["value"].notna().any()]
-    if (
-        frame["unit"].nunique() == 1
-        and spans
-        and max(high for _, high in spans) < SAME_SCALE * min(high for _, high in spans)
-    ):
-        for panel in axes[: len(panels)]:  # one scale, where that hides nothing
-            panel.set_xlim(min(low for low, _ in spans), max(high for _, high in spans))
+    _one_scale(axes, list(panels.values()))
     _key(figure, frame, shown)
     return figure
+
+
+def _one_scale(axes: list, parts: list[pd.DataFrame]):
+    """The same scale for all panels, where they have one unit and that hides nothing."""
+    units = {unit for part in parts for unit in part["unit"]}
+    spans = [_span(part) for part in parts if part["value"].notna().any()]
+    ends = [high for _, high in spans]
+    if spans and len(units) == 1 and max(ends) < SAME_SCALE * min(ends):
+        for panel in axes[: len(parts)]:
+            panel.set_xlim(min(low for low, _ in spans), max(ends))
 
 
 def _point_panel(panel, part: pd.DataFrame, rows: list[str], shown: list[str]):
@@ -82,7 +85,7 @@ def _point_panel(panel, part: pd.DataFrame, rows: list[str], shown: list[str]):
             ends = [[max(row.value - row.low, 0)], [max(row.high - row.value, 0)]] if row.low == row.low else None
             panel.errorbar(row.value, y, xerr=ends, **_mark(name, shown, colour(row.row)))
     for row in _singles(part, shown).itertuples():
-        panel.plot(row.value, rows.index(row.row), "o", color=colour(row.row), alpha=0.45, markersize=2.2, mew=0)
+        _faint(panel, [row.value], [rows.index(row.row)], colour(row.row))
     if part["value"].isna().all():
         _say(panel, _missing(part))
     panel.set_yticks(range(len(rows)), [label(row) for row in rows])
@@ -106,9 +109,7 @@ def depth_study(frame: pd.DataFrame, shown: list[str]) -> Figure:
 
 def _by_columns(frame: pd.DataFrame, shown: list[str], what: str) -> Figure:
     places, names = (list(dict.fromkeys(frame[key])) for key in ("column", "row"))
-    kept = frame[frame["reported"] | frame["run"].isin([*shown, ""])]
-    kept = kept.assign(who=[who(row) for row in kept.itertuples()])
-    blocks = dict(list(kept.groupby(["who", "panel"], sort=False)))
+    blocks = dict(list(_kept(frame, shown).groupby(["who", "panel"], sort=False)))
     figure, axes = _grid(len(blocks), DOUBLE, 1.95)
     for ((owner, title), part), panel in zip(blocks.items(), axes, strict=False):
         alone = _singles(frame, shown)
@@ -117,15 +118,7 @@ def _by_columns(frame: pd.DataFrame, shown: list[str], what: str) -> Figure:
             shade, line = _line_colour(name, place), part[part["row"] == name]
             _line(panel, line, places, "column", shade, name, _shift(place, names), _mark(owner, (), shade))
             rows = alone[alone["row"] == name]
-            panel.plot(
-                rows["column"].map(places.index).astype(float),
-                rows["value"],
-                "o",
-                color=shade,
-                alpha=0.45,
-                ms=2.2,
-                mew=0,
-            )
+            _faint(panel, rows["column"].map(places.index).astype(float), rows["value"], shade)
         panel.set_title(f"{label(title)}\n{owner}, {_counted(part) or _missing(part)}")
         _ordinal(panel, part, places, what)
         low, high = panel.get_ylim()
@@ -162,7 +155,7 @@ def _by_rows(frame: pd.DataFrame, shown: list[str], width: float, what: str) -> 
             shade = "black" if name == "reported" else LINES[(place - 1) % len(LINES)]
             _line(panel, group, places, "row", shade, name, _shift(place, owners), _mark(name, shown, shade))
         for row in _singles(part, shown).itertuples():
-            panel.plot(places.index(row.row), row.value, "o", color=GREY, alpha=0.6, markersize=2.2, mew=0)
+            _faint(panel, [places.index(row.row)], [row.value], "black")
         if part["value"].isna().all():
             _say(panel, _missing(part))
         panel.set_title(_title(column, part, shown))
@@ -206,10 +199,15 @@ def _columns(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
     return dict(list(frame.groupby("column", sort=False)))
 
 
+def _kept(part: pd.DataFrame, shown: list[str]) -> pd.DataFrame:
+    """Reported rows and those of the runs that are shown, with the heading of each in `who`."""
+    kept = part[part["reported"] | part["run"].isin([*shown, ""])]
+    return kept.assign(who=[who(row) for row in kept.itertuples()])
+
+
 def _groups(part: pd.DataFrame, shown: list[str]) -> list[tuple[str, pd.DataFrame]]:
     """By heading: reported rows, then those of each run that is shown."""
-    kept = part[part["reported"] | part["run"].isin([*shown, ""])]
-    return list(kept.assign(who=[who(row) for row in kept.itertuples()]).groupby("who", sort=False))
+    return list(_kept(part, shown).groupby("who", sort=False))
 
 
 def _singles(part: pd.DataFrame, shown: list[str]) -> pd.DataFrame:
@@ -221,8 +219,8 @@ def _title(column: str, part: pd.DataFrame, shown: list[str]) -> str:
     """A column; who measured it, where it is one; n where it is known."""
     owners = {name: _counted(group) for name, group in _groups(part, shown) if group["value"].notna().any()}
     if len(owners) > 1:
-        ours = part[~part["reported"]]
-        counted = _counted(part) if owners.get("reported", "n") else f"ours: {_counted(ours)}"
+        kept = _kept(part, shown)
+        counted = _counted(kept) if owners.get("reported", "n") else f"ours: {_counted(kept[~kept['reported']])}"
     else:
         counted = ", ".join(filter(None, [*owners, *owners.values()]))
     return "\n".join(filter(None, [textwrap.fill(label(column), 26), counted]))
@@ -272,6 +270,11 @@ def _mark(owner: str, shown: Sequence[str], shade: str) -> dict:
     if owner == "reported":
         return same | {"marker": "D", "markersize": 3.2, "mfc": "white"}
     return same | {"marker": "os^v"[list(shown).index(owner) % 4 if owner in shown else 0], "markersize": 3.4}
+
+
+def _faint(panel, x, y, shade: str):
+    """Runs one by one, behind what they add up to."""
+    panel.plot(x, y, "o", color=shade, alpha=0.45, markersize=2.2, mew=0)
 
 
 def _key(figure: Figure, frame: pd.DataFrame, shown: list[str]):
