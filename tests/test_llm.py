@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -94,6 +95,25 @@ async def test_replies_come_in_the_order_of_the_requests(server):
     asked = [Request(messages=({"role": "user", "content": word},)) for word in ("a", "b", "c")]
     assert [replies[0].text for replies in await model(asked)] == ["A", "B", "C"]
     assert model.usage.calls == 3 and model.usage.prompt_tokens == 33
+
+
+async def test_no_more_requests_are_under_way_than_the_params_say(server):
+    """A report card asks hundreds: what a server cannot begin on would run into the timeout while it waits."""
+    lock, under_way, most = threading.Lock(), 0, 0
+
+    def reply(body):
+        nonlocal under_way, most
+        with lock:
+            under_way += 1
+            most = max(most, under_way)
+        time.sleep(0.05)
+        with lock:
+            under_way -= 1
+        return "hello"
+
+    server.reply, model = reply, server.model()
+    assert model.params.batch == 8
+    assert len(await model([Request(messages=HELLO)] * 40)) == 40 and 2 <= most <= 8
 
 
 @pytest.mark.parametrize(

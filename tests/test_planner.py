@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from wevo_nb import chain, cli, costs, machine, planner
+from wevo_nb.memory import shape_of, weight_bytes
 from wevo_nb.params import FINAL_ARMS, ROOT, ParamsError, load_params, merge, parse_arm, parse_setting
 from wevo_nb.prompts import SCORER_REPLIES
 from wevo_nb.vllm_server import vllm_command
@@ -182,6 +183,17 @@ def test_hours_of_a_training_by_hand():
     assert loaded - hours == pytest.approx((5.702295552 + 60) / 3600)
 
 
+@pytest.mark.parametrize("profile", ["qlora_8b", "qlora_70b", "paper_70b"])
+def test_the_longest_reply_of_a_gpu_profile_comes_within_its_timeout(profile):
+    """By the plan's own arithmetic, weights read once a token at six tenths of the bandwidth, ten times over."""
+    params = load_params(profile).params
+    base, form = shape_of(params.roles.world_model.base), costs.form_of(params, "vllm")
+    devices = params.serve.tensor_parallel * params.serve.pipeline_parallel
+    a_token = weight_bytes(base, form) / devices / (params.hardware.bandwidth_gb * 1e9 * 0.6)
+    longest = max(params.world_model.max_tokens, params.policy.max_tokens)
+    assert longest == 2048 and 10 * longest * a_token < params.llm.timeout_s
+
+
 def test_cost_is_gpus_for_the_whole_time_and_the_tokens_of_hosted_models():
     params = load_params("paper_70b").params
     cost = costs.cost(params, 2.0, {"scorer": Work("scorer", 10, 4e6, 1e6), "policy": Work("policy", 10, 4e6, 1e6)})
@@ -252,6 +264,7 @@ def test_a_70b_model_does_not_fit_24_gb_and_the_plan_says_by_how_much():
         ("qlora_8b", ["sft.method=full", "world_model_sft.method=full", "serve.tensor_parallel=1", "hardware.gpus=3"]),
         ("qlora_8b", ["sft.gradient_checkpointing=false", "world_model_sft.gradient_checkpointing=false"]),
         ("qlora_8b", ["serve.quantization=null", "browser.contexts=16"]),
+        ("qlora_8b", ["sft.lora_rank=32", "world_model_sft.lora_rank=32"]),  # of servers that take 16
         ("qlora_8b", ["sft.launch={processes: 2, sharding: fsdp2}", "hardware.gpus=2"]),  # with its paged optimizer
         ("qlora_70b", ["serve.quantization=null", "hardware.gpus=4", "browser.contexts=2"]),
     ],

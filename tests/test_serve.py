@@ -318,6 +318,21 @@ def test_memory_that_is_not_given_back_is_an_error(tmp_path, in_use, monkeypatch
     assert server.dead
 
 
+async def test_a_server_whose_memory_stays_does_not_keep_the_others_running(tmp_path, engine_of, in_use, monkeypatch):
+    monkeypatch.setattr(vllm_server, "RELEASE_S", 0.1)
+    params = with_servers(tmp_path, memory_share=0.5)
+    engine = engine_of(params)
+    in_use(1000, 41000)  # of the GPU before and after the first; the second takes nothing more
+    base = open_model(params.roles.judge, engine, params.llm)
+    other = open_model(params.roles.policy, engine, params.llm, trained=whole_model(tmp_path / "other"))
+    for model in (base, other, base):  # the first is the one asked last, and so the first to end
+        await ask(model, HELLO)
+    running = list(engine.servers.running.values())
+    with pytest.raises(ModelError, match="the server of org/base has ended, and 41000 MiB"):
+        engine.release()
+    assert all(server.dead for server in running) and not engine.servers.running
+
+
 # -- models of an engine
 
 

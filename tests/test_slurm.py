@@ -59,6 +59,24 @@ def test_a_job_of_one_node():
     ]
 
 
+def test_a_head_whose_name_leads_to_itself_is_told_by_the_address_of_its_network(tmp_path):
+    """As on Debian, where the own name is 127.0.1.1 in /etc/hosts: no other node would reach a Ray there."""
+    says = {"getent": "127.0.1.1 STREAM n1", "hostname": "10.0.0.7 172.17.0.1", "srun": "", "wevo": "$*"}
+    for name, words in says.items():
+        (tmp_path / name).write_text(f'#!/bin/sh\necho "{words}"\n')
+        (tmp_path / name).chmod(0o755)
+    given = {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "PROJECT": "/p",
+        "BIN": str(tmp_path),
+        "WAIT": "0",
+        "NODES": "n1",
+    }
+    ran = subprocess.run(["bash", str(SCRIPT)], env=given, capture_output=True, text=True)
+    assert ran.returncode == 0 and "--node-ip-address=10.0.0.7" in ran.stdout, ran.stderr
+    assert ran.stdout.splitlines()[-1].endswith("--set collect.address=10.0.0.7:6379")
+
+
 def test_the_job_has_the_nodes_and_gpus_of_its_profile():
     """Else its trainings would wait for hosts that never come."""
     words = SCRIPT.read_text().split()

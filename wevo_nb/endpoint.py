@@ -65,11 +65,18 @@ class EndpointModel:
         return {"url": self.role.url, "tells_chances": self.tells_chances}
 
     async def __call__(self, requests: Sequence[Request]) -> list[list[Reply]]:
+        """Replies, in order; `llm.batch` requests are under way at once. Raises ModelError."""
         if not self._checked:
             await self.check()
         if self.tells_chances is None and any(map(self._may_tell, requests)):
             await self._try_chances()
-        answers = await asyncio.gather(*(self._answer(request) for request in requests), return_exceptions=True)
+        limit = asyncio.Semaphore(self.params.batch)  # what waits in a server's queue runs into timeout_s
+
+        async def answer(request: Request) -> list[Reply]:
+            async with limit:
+                return await self._answer(request)
+
+        answers = await asyncio.gather(*map(answer, requests), return_exceptions=True)
         problems = [answer for answer in answers if isinstance(answer, BaseException)]
         for problem in problems:
             if not isinstance(problem, CallFailed) or len(problems) == len(answers):

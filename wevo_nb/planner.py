@@ -23,6 +23,7 @@ from wevo_nb.vllm_server import adapter_kind, servers_at_once, vllm_command
 from wevo_nb.workload import ASSUMPTIONS, Load, Work, by_role, count_tasks, load_of, sizes
 
 FIRST_PORT = 8000
+TRAININGS = {"sft": "policy", "world_model_sft": "world_model"}  # sections, and whose training they hold
 
 
 class Served(NamedTuple):
@@ -187,6 +188,21 @@ def problems_of(params: Params, phases: Sequence[Phase], together: int) -> Itera
         if served:
             yield "hardware.gpus is 0, and engine vllm needs one: set hardware.gpus and gpu_gb, or engine: transformers"
         return
+    yield from _server_problems(params, together) if served else ()
+    yield from _launch_problems(params)
+    for phase in phases:
+        room = hardware.gpu_gb * (serve.memory_share if phase.engine == "vllm" else 1)
+        wanted = phase.footprint.total / GB
+        if wanted > room:
+            cure = _training_cure if phase.kind == "training" else _serving_cure
+            yield (
+                f"{phase.kind} ({phase.model}) takes {wanted:.1f} GB on each GPU, {wanted - room:.1f} GB more than "
+                f"the {room:.1f} GB there are: {cure(params, phase, room)}"
+            )
+
+
+def _server_problems(params: Params, together: int) -> Iterator[str]:
+    hardware, serve = params.hardware, params.serve
     at_once = servers_at_once(serve)
     if together > at_once:
         both = " (or a serve.memory_share of at most 0.5, where two fit)" if together == 2 else ""
@@ -198,12 +214,25 @@ def problems_of(params: Params, phases: Sequence[Phase], together: int) -> Itera
     over_ray = serve.hosts > 1  # which gives each server GPUs of its own; else they share those of the first host
     needed = serve.tensor_parallel * serve.pipeline_parallel * (min(together, at_once) if over_ray else 1)
     there = hardware.gpus * (hardware.hosts if over_ray else 1)
-    if served and needed > there:
+    if needed > there:
         yield (
             f"servers take {needed} GPUs, and there are {there}{' on a host' * (not over_ray)}: lower "
             "serve.tensor_parallel and serve.pipeline_parallel"
         )
-    for key, limits in (("sft", params.sft), ("world_model_sft", params.world_model_sft)):
+    for key, role in TRAININGS.items():
+        limits = limits_of(params, role)
+        adapted = limits.method != "full" and roles_of(params)[role].engine == "vllm"
+        if adapted and limits.lora_rank > serve.max_lora_rank:
+            yield (
+                f"{key}.lora_rank is {limits.lora_rank}, and servers take adapters up to {serve.max_lora_rank}: "
+                f"--set serve.max_lora_rank={limits.lora_rank}"
+            )
+
+
+def _launch_problems(params: Params) -> Iterator[str]:
+    hardware = params.hardware
+    for key, role in TRAININGS.items():
+        limits = limits_of(params, role)
         launch = limits.launch
         if not steps_split_weights(limits):
             yield (
@@ -214,15 +243,6 @@ def problems_of(params: Params, phases: Sequence[Phase], together: int) -> Itera
             yield (
                 f"{key}.launch asks for {launch.hosts} x {launch.processes} GPUs, and there are {hardware.hosts} x "
                 f"{hardware.gpus}: lower {key}.launch.hosts and processes, or raise hardware"
-            )
-    for phase in phases:
-        room = hardware.gpu_gb * (serve.memory_share if phase.engine == "vllm" else 1)
-        wanted = phase.footprint.total / GB
-        if wanted > room:
-            cure = _training_cure if phase.kind == "training" else _serving_cure
-            yield (
-                f"{phase.kind} ({phase.model}) takes {wanted:.1f} GB on each GPU, {wanted - room:.1f} GB more than "
-                f"the {room:.1f} GB there are: {cure(params, phase, room)}"
             )
 
 
@@ -248,7 +268,7 @@ def _serving_cure(params: Params, phase: Phase, room: float) -> str:
 def _training_cure(params: Params, phase: Phase, room: float) -> str:
     """Changes, one after the other, until a training fits."""
     role, processes = phase.engine, params.hardware.gpus
-    key, limits = "sft" if role == "policy" else "world_model_sft", limits_of(params, role)
+    limits, key = limits_of(params, role), next(key for key, of in TRAININGS.items() if of == role)
     spread = limits.launch.model_copy(update={"processes": processes, "sharding": "fsdp2"})
     shared = (
         {"launch": spread, "optimizer": "adamw_torch_fused"},  # which steps what FSDP2 splits

@@ -130,9 +130,18 @@ class Servers:
             raise server.failure()
 
     def close(self):
-        """Ends the servers. Returns when their GPU memory is free again; a question later starts them anew."""
+        """Ends the servers. Returns when their GPU memory is free again, and raises ModelError where it is not.
+
+        A question later starts them anew.
+        """
+        problems = []
         while self.running:
-            self.running.popitem()[1].close()
+            try:
+                self.running.popitem()[1].close()
+            except ModelError as problem:  # the others are to end as well
+                problems.append(problem)
+        if problems:
+            raise problems[0]
 
     async def _server_of(self, model: ServedModel) -> Server:
         base, constraint = model.base, model.role.constraint
