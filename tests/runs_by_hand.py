@@ -68,6 +68,7 @@ def write(outputs: Path, run: str, *, seed: int, suite: str = "miniwob", k: int 
     for arm in solved:
         params = {"seed": seed, "collect.suite": suite, "wmla": {"k": k, "depth": 1, "temperature": 0.7}}
         write_json(outputs / run / "05_wmla" / arm / "params.json", {"params": params, "inputs": {}})
+        write_json(outputs / run / "05_wmla" / arm / "manifest.json", {"stage": f"05_wmla/{arm}"})
     write_json(
         outputs / run / "03_synthesize" / "params.json", {"params": {"seed": seed, "synthesize": {"horizon": 7}}}
     )

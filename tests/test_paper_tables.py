@@ -82,7 +82,7 @@ def test_shares_are_added_as_counts_and_means_by_their_weight(two):
 @pytest.mark.parametrize(
     ("other", "why"),
     [
-        ({"seed": 1, "k": 5}, r"differ in more than their seed \(05_wmla/self_improve_1 wmla.k, .* and more\)"),
+        ({"seed": 1, "k": 5}, r"differ in more than their seed \(self_improve_1: \S+ wmla.k 3 in one, 5 in two\)"),
         ({"seed": 0}, "have a seed in common"),
     ],
 )

@@ -52,7 +52,7 @@ def read(
     """
     place = {arm: i for i, arm in enumerate(order)}
     arms = {run: sorted(finished_arms(run), key=lambda arm: place.get(arm, len(place))) for run in dict.fromkeys(runs)}
-    seeds = {run: _params(run, f"05_wmla/{names[0]}")["seed"] for run, names in arms.items()}
+    seeds = {run: seed_of(run) for run in arms}
     for a, b in combinations(seeds, 2):
         if seeds[a] == seeds[b]:
             raise StageError(
@@ -87,6 +87,11 @@ def finished_arms(run: str) -> list[str]:
     if not arms:
         raise StageError(f"no finished arm in {folder}: run notebook 05, or 'wevo run --run {run}'")
     return arms
+
+
+def seed_of(run: str) -> int:
+    """The seed of a run, as the first of its finished arms noted it."""
+    return read_json(run_folder(run) / "05_wmla" / finished_arms(run)[0] / "params.json")["params"]["seed"]
 
 
 def noted(run: str, stage: str) -> dict[str, Any]:
@@ -134,10 +139,6 @@ def _remarks(arms: Mapping[str, Sequence[str]]) -> list[str]:
 
 def _episodes(run: str, arm: str) -> list[Trajectory]:
     return JSONL(run_folder(run) / "05_wmla" / arm / "trajectories.jsonl", Trajectory).values()
-
-
-def _params(run: str, stage: str) -> dict:
-    return read_json(run_folder(run) / stage / "params.json")["params"]
 
 
 # -- side by side

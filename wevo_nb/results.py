@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from wevo_nb.metrics import LOOKAHEAD_COLUMNS, SUCCESS_COLUMNS, wilson
-from wevo_nb.params import flatten
+from wevo_nb.intervals import wilson
+from wevo_nb.metrics import LOOKAHEAD_COLUMNS, SUCCESS_COLUMNS
+from wevo_nb.repeats import added_rates, differing, finished_arms, seed_of
 from wevo_nb.report_card import COLUMNS as CARD_COLUMNS
 from wevo_nb.runs import StageError, read_json, run_folder, sha256
 
@@ -31,7 +32,6 @@ COLUMNS = {  # of the tables that are read, as the notebooks write them
 DRAWN = ("miniwob", "sites")  # suites whose test episodes another seed draws anew; others have the same tasks again
 MEANS = ("calls", "tokens", "seconds", "model_seconds", "steps")  # of a look-ahead table, a decision
 SPENT = ("seconds", "calls", "prompt_tokens", "completion_tokens")  # by stage, in a table of costs
-OWN = ("seed",)  # what runs that are added up may differ in
 
 
 class Results(NamedTuple):
@@ -99,39 +99,17 @@ def suite_of(run: str) -> str:
 
 def why_apart(names: Sequence[str], suites: Mapping[str, str]) -> str:
     """Why runs are not added up, in words; nothing where they may be: they differ in their seed and nothing else."""
-    noted = [_noted(name) for name in names]
-    keys = sorted({key for other in noted[1:] for key in noted[0] | other if noted[0].get(key) != other.get(key)})
-    if keys:
-        return f"differ in more than their seed ({', '.join(keys[:3])}{' and more' * (len(keys) > 3)})"
-    seeds = [_seed(name) for name in names]
-    if len(set(seeds)) < len(seeds):
+    if len(names) < 2:
+        return ""
+    arms = {name: finished_arms(name) for name in names}
+    for arm in sorted({arm for found in arms.values() for arm in found}):
+        if said := differing([name for name in names if arm in arms[name]], arm):
+            return f"differ in more than their seed ({arm}: {said})"
+    if len({seed_of(name) for name in names}) < len(names):
         return "have a seed in common, and the second of them is no further evidence"
-    if len(names) > 1 and suites[names[0]] not in DRAWN:
+    if suites[names[0]] not in DRAWN:
         return f"met the same tasks, since a seed draws none in suite '{suites[names[0]]}'"
     return ""
-
-
-def _seed(run: str) -> int | None:
-    """The seed that the first stage of a run noted."""
-    found = sorted(run_folder(run).glob("**/params.json"))
-    return read_json(found[0])["params"].get("seed") if found else None
-
-
-def _noted(run: str) -> dict:
-    """The params of each stage of a run by `<stage> <key>`."""
-    found = {}
-    for path in sorted(run_folder(run).glob("**/params.json")):
-        stage = path.parent.relative_to(run_folder(run)).as_posix()
-        values = flatten(read_json(path)["params"]) if ".old-" not in stage else {}
-        found |= {f"{stage} {key}": value for key, value in values.items() if key not in OWN}
-    return found
-
-
-def added_rates(frame: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Successes and n of all runs added up by `keys`, with the Wilson interval."""
-    total = frame.groupby(keys, sort=False)[["n", "successes"]].sum().reset_index()
-    bounds = [wilson(row.successes, row.n) for row in total.itertuples()]
-    return total.assign(**dict(zip(("rate", "low", "high"), zip(*bounds, strict=True), strict=True)))
 
 
 def added_lookahead(frame: pd.DataFrame) -> pd.DataFrame:
