@@ -161,7 +161,7 @@ def run(tmp_path):
     """A collection with a judge, dreams that were replayed, and one arm judged by a model, one by the reward."""
     for name in ("iter-1/01_collect", "03_synthesize", "05_wmla/zero_shot", "05_wmla/webevolver"):
         (tmp_path / name).mkdir(parents=True)
-        write_json(tmp_path / name / "params.json", {"params": {"roles": {"policy": {"base": "m"}}}})
+        write_json(tmp_path / name / "params.json", {"params": {"roles.policy": {"base": "m"}}})
         write_json(tmp_path / name / "manifest.json", {})
     write_jsonl(tmp_path / "iter-1/01_collect/llm_judge.jsonl", JUDGED)
     dream = episode(True, S, judge="world_model", model="")

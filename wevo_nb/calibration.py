@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wevo_nb.intervals import difference_of_rates, wilson
-from wevo_nb.params import Params
+from wevo_nb.intervals import NAN, difference_of_rates, wilson
+from wevo_nb.params import Params, flatten
 from wevo_nb.runs import JSONL
 from wevo_nb.schema import Trajectory, Verdict
 from wevo_nb.tasks import LIVE
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 COLUMNS = ["stage", "judge", "model", "prompt", "metric", "n", "value", "low", "high"]
-NAN = float("nan")
 EXPLORER = "random"  # the policy that no model has learned: whose episodes are nobody's own
 UNKNOWN = "no truth is known here: run the same judge on miniwob or sites to see what it is worth"
 
@@ -166,7 +165,7 @@ def of_dreams(accepted: Sequence[Trajectory], true: int, replayed: int) -> list[
 
 def _base_of(stage: Path) -> str:
     """The model that a stage's policies were made of."""
-    return json.loads((stage / "params.json").read_text())["params"]["roles"]["policy"]["base"]
+    return flatten(json.loads((stage / "params.json").read_text())["params"])["roles.policy.base"]
 
 
 def describe(rows: Sequence[Mapping]) -> str:
