@@ -167,8 +167,9 @@ async def test_a_server_that_refuses_to_tell_is_asked_once(server, status):
     assert model.about()["tells_chances"] is False
 
 
-async def test_a_server_that_is_out_of_order_for_a_moment_is_tried_again(server):
-    server.status = 500
+@pytest.mark.parametrize("status", [429, 500])
+async def test_a_server_that_is_out_of_order_for_a_moment_is_tried_again(server, status):
+    server.status = status
     model = server.model()
     assert (await ask(model, WHICH)).logprobs is None and model.tells_chances is None
     server.status = 200

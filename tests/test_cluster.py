@@ -24,12 +24,13 @@ from wevo_nb.judge import LLMJudge, RewardJudge
 from wevo_nb.models import Engine
 from wevo_nb.params import ROOT, ParamsError, load_params
 from wevo_nb.policies import ModelPolicy, RandomPolicy
+from wevo_nb.ray_head import ClusterError, folder_of
 from wevo_nb.rollout import rollout_many
 from wevo_nb.runs import JSONL, open_stage
 from wevo_nb.schema import Trajectory
 from wevo_nb.serve import ServedModel, Servers
 from wevo_nb.tasks.miniwob import MiniWoB
-from wevo_nb.worker import ClusterError, Lent, LentServers, Recipe, Walk, open_walk
+from wevo_nb.worker import Lent, LentServers, Recipe, Walk, open_walk
 from wevo_nb.world_model import WorldModelEnv
 
 HERE = Path(__file__).parent
@@ -316,12 +317,12 @@ def test_a_ray_that_runs_already_is_used_and_left_running(workers, local, tmp_pa
     """By its address, from another process, which ends its own workers alone."""
     for slot, worker in enumerate(workers._crew):
         workers._forget(slot, worker)  # their CPUs are for the other
-    address = (workers._folder / cluster.ADDRESS_FILE).read_text()
+    address = workers._head.address
     path = tmp_path / "t.jsonl"
     done = subprocess.run(driver(path, address), capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr[-3000:]
     assert timeless(JSONL(path, Trajectory).values()) == sorted(local, key=lambda t: t.key)
-    assert lifeline.alive(psutil.Process(workers._head.pid))
+    assert lifeline.alive(psutil.Process(workers._head.process.pid))
     assert len(walk_at_random(workers, tmp_path / "b.jsonl", jobs=JOBS[:1])) == 1
 
 
@@ -410,7 +411,7 @@ def test_a_notebook_that_is_killed_leaves_nothing_and_goes_on(local, tmp_path):
     done = subprocess.run(script, capture_output=True, text=True, cwd=ROOT, check=True)
     assert sorted([*before, *done.stdout.split()]) == keys_in(path) == EVERY
     assert timeless(JSONL(path, Trajectory).values()) == sorted(local, key=lambda t: t.key)
-    assert not cluster.folder_of(running.pid).exists()
+    assert not folder_of(running.pid).exists()
 
 
 @pytest.mark.scale

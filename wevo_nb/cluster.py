@@ -10,39 +10,26 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import os
-import secrets
-import shutil
-import subprocess
-import sys
-import tempfile
-import time
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import psutil
-
-from wevo_nb import lifeline
 from wevo_nb.arms import models_of
 from wevo_nb.llm import Model
-from wevo_nb.params import ROOT, Params
+from wevo_nb.params import Params
+from wevo_nb.ray_head import ClusterError, RayHead, guard_ray, require_ray
 from wevo_nb.rollout import rollout_many
 from wevo_nb.runs import JSONL, run_folder
 from wevo_nb.schema import Environment, Judge, Policy, Task, Trajectory
 from wevo_nb.serve import ServedModel
-from wevo_nb.worker import ClusterError, Lent, Recipe, Walk, Worker
+from wevo_nb.worker import Lent, Recipe, Walk, Worker
 
-START_S, OPEN_S, CLOSE_S, POLL_S = 120.0, 900.0, 10.0, 0.2  # of Ray, of a worker; for its browser to end; between looks
-GRACE_S = 1.0  # of a Ray that is ended; its workers have closed their browsers by then
+OPEN_S, CLOSE_S = 900.0, 10.0  # of a worker; for its browser to end
 MOST_LOSSES = 3  # of workers at one episode: then it is the episode that ends them
-STORE_BYTES = 200_000_000  # of shared memory for a Ray started here: what crosses it is text
 HERE = ("localhost", "127.0.0.1", "::1")
-ADDRESS_FILE = "ray_current_cluster"  # Ray writes its address there, in its temporary folder
 
 
 class Workers:
@@ -51,7 +38,7 @@ class Workers:
     def __init__(self, params: Params, run: str, *, needed: bool = True):
         """`needed`: False for a finished stage, which plays none. Raises ClusterError where Ray cannot be used."""
         self.params, self.run = params, run
-        self.ray = self._head = self._folder = self._node = None
+        self.ray = self._head = self._node = None
         self._crew: list[Any] = [None] * params.collect.workers  # actors; None: to be started
         self._knows: list[str] = [""] * params.collect.workers  # the recipe that each has opened
         if params.collect.backend == "ray":
@@ -130,7 +117,7 @@ class Workers:
         except (ValueError, ray.exceptions.RayError):
             pass  # no worker, or one that is gone
         ray.shutdown()
-        self._end_ray()
+        self._end_head()
 
     async def _play(self, recipe: str, waiting: deque, concurrency: int, done: Callable):
         """Every waiting episode, by all workers; `done` takes each. A broken one stops the rest."""
@@ -203,7 +190,7 @@ class Workers:
         for earlier in list(_opened):
             earlier.close()  # in a notebook a cell is run twice
         try:
-            address = self.params.collect.address or self._start_ray()
+            address = self.params.collect.address or self._start_head()
             try:
                 ray.init(address=address, namespace="wevo", log_to_driver=False, logging_level="ERROR")
             except (ConnectionError, RuntimeError, ValueError) as problem:
@@ -217,7 +204,7 @@ class Workers:
             self._place(ray)
         except BaseException:
             self.close()
-            self._end_ray()
+            self._end_head()
             raise
 
     def _place(self, ray):
@@ -235,45 +222,13 @@ class Workers:
                 "or start Ray with more"
             )
 
-    def _start_ray(self) -> str:
-        """Starts Ray on this host, to end with this process; returns its address."""
-        remove_leftovers()
-        self._folder = folder_of(os.getpid())
-        shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder.mkdir(mode=0o700)
-        log, address = self._folder / "start.log", self._folder / ADDRESS_FILE
-        kept = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
-        path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-        with log.open("w") as out:
-            self._head = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-P",
-                    lifeline.__file__,
-                    str(os.getpid()),
-                    *ray_command(len(self._crew), self._folder),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                env=kept | {"PYTHONPATH": path, "RAY_USAGE_STATS_ENABLED": "0"},
-            )
-        deadline = time.monotonic() + START_S
-        while "Ray runtime started" not in log.read_text(errors="replace") or not address.exists():
-            if self._head.poll() is not None or time.monotonic() > deadline:
-                tail = "\n".join(log.read_text(errors="replace").splitlines()[-12:])
-                raise ClusterError(
-                    f"Ray did not start on this host within {START_S:.0f} s; the end of its log:\n{tail}"
-                )
-            time.sleep(POLL_S)
-        return address.read_text().strip()
+    def _start_head(self) -> str:
+        self._head = RayHead(len(self._crew))
+        return self._head.address
 
-    def _end_ray(self):
+    def _end_head(self):
         if self._head is not None:
-            lifeline.end_session(self._head.pid, grace_s=GRACE_S)  # Ray alone takes 20 s, and has nothing to save
-            self._head.wait()
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._head.close()
             self._head = None
 
 
@@ -283,38 +238,6 @@ _opened: weakref.WeakSet[Workers] = weakref.WeakSet()
 def open_workers(params: Params, run: str, *, needed: bool = True) -> Workers:
     """Who plays the episodes of `run`, as `collect.backend` says; close it. Raises ClusterError (see Workers)."""
     return Workers(params, run, needed=needed)
-
-
-def guard_ray():
-    """A Ray started here answers only to those who know a token: its ports are open to the network.
-
-    Ray reads the two variables once, when it is first imported; what the user has set, stays.
-    """
-    if "ray" not in sys.modules:
-        os.environ.setdefault("RAY_AUTH_MODE", "token")
-        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-
-
-def require_ray():
-    """The package. Raises ClusterError where it is not installed."""
-    try:
-        import ray
-    except ImportError as problem:
-        raise ClusterError(
-            f"collect.backend is ray, and it is not installed ({problem}): pip install 'ray>=2.60,<3' here and on "
-            "every host of the cluster, or set collect.backend=local"
-        ) from None
-    return ray
-
-
-def ray_command(cpus: int, folder: Path) -> list[str]:
-    """What starts Ray on this host, in the foreground, with a free port and without its web page."""
-    return [
-        sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block",
-        "--node-ip-address=127.0.0.1", "--port=0", "--dashboard-port=0", "--include-dashboard=false",
-        "--include-log-monitor=false", "--disable-usage-stats",
-        f"--num-cpus={cpus}", "--num-gpus=0", f"--object-store-memory={STORE_BYTES}", f"--temp-dir={folder}",
-    ]  # fmt: skip
 
 
 def models_here(params: Params) -> list[str]:
@@ -353,18 +276,6 @@ async def lend(models: Mapping[str, Model]) -> AsyncIterator[dict[str, Lent]]:
             server = await held.enter_async_context(servers.asked(model))
             lent[model.name] = Lent(url=server.url, served=model.served, key=server.key)
         yield lent
-
-
-def folder_of(pid: int) -> Path:
-    """Where the Ray that the process `pid` started keeps its files; a short path, for sockets lie in it."""
-    return Path(tempfile.gettempdir()) / f"wevo-ray-{os.getuid()}-{pid}"
-
-
-def remove_leftovers():
-    """Removes the files of Rays whose process has ended without doing so."""
-    for path in folder_of(0).parent.glob(f"wevo-ray-{os.getuid()}-*"):
-        if not psutil.pid_exists(int(path.name.rpartition("-")[2])):
-            shutil.rmtree(path, ignore_errors=True)
 
 
 def _lost(ray) -> tuple[type[Exception], ...]:

@@ -20,6 +20,7 @@ from wevo_nb.params import LLMParams, RoleParams
 PROBE = ("zq-417-violet", "zq-902-indigo")
 SKY = Request(messages=({"role": "user", "content": "Is the sky blue? Answer yes or no."},), choices=("yes", "no"))
 COLD, HOT = 0.5, 2.0  # temperatures at which the same chances must be told
+UNKNOWN = (400, 404, 405, 422)  # what a server answers that does not know a key or a route
 ROUNDS, LOOKS = 3, 4  # of further calls for the chances of one request, and calls in each
 MOST_PATHS = 50_000  # choices whose tokens are remembered
 
@@ -31,15 +32,16 @@ class EndpointModel:
     are ignored by many servers, so a reply outside `choices` is an error, not a guess. That check
     costs nothing; `probe`, which costs a call, is for servers of our own (serve.py).
 
-    Chances. Where a server tells them (vLLM, llama.cpp), up to MOST_CHOICES choices have `logprobs`, at temperature
-    1 whatever the request's, and the reply is picked by them as models.py picks it. They are those of the choices
-    as the server's tokenizer cuts them: exact where the choices differ in their first token, and to within
-    chances.OPEN where they part later (`done success`, `done fail`); there what was not written is asked for by at
-    most ROUNDS x LOOKS short calls, which count as calls. The server itself draws from another distribution: a
-    sampler bound to choices may spell them by other tokens, s and ame, and a model that knows nothing of the choices
-    likes such beginnings. `logprobs` is None, and the reply the server's own, with more choices; a constraint that
-    wraps them (json_schema); a server that cannot tokenize, tells no chances, or tells them after the temperature,
-    which two questions find out at the first choice; and where too much lies beyond the TOP tokens of a place.
+    Chances. Where a server tells them (vLLM; llama.cpp has the same routes and was not tried), up to MOST_CHOICES
+    choices have `logprobs`, at temperature 1 whatever the request's, and the reply is picked by them as models.py
+    picks it. They are those of the choices as the server's tokenizer cuts them: exact where the choices differ in
+    their first token, and to within chances.OPEN where they part later (`done success`, `done fail`); there what
+    was not written is asked for by at most ROUNDS x LOOKS short calls, which count as calls. The server itself
+    draws from another distribution: a sampler bound to choices may spell them by other tokens, s and ame, and a
+    model that knows nothing of the choices likes such beginnings. `logprobs` is None, and the reply the server's
+    own, with more choices; a constraint that wraps them (json_schema); a server that cannot tokenize, tells no
+    chances, or tells them after the temperature, which two questions find out at the first choice; and where too
+    much lies beyond the TOP tokens of a place.
     """
 
     source: str | None = None  # of its weights: the server's own affair
@@ -123,8 +125,8 @@ class EndpointModel:
             try:
                 [reply] = await self._answer(SKY.model_copy(update={"temperature": temperature}))
             except CallFailed as failed:
-                if 400 <= getattr(failed.__cause__, "status_code", 0) < 500:
-                    return False  # it knows no such key, or no such route
+                if getattr(failed.__cause__, "status_code", 0) in UNKNOWN:
+                    return False
                 raise
             except ModelError:
                 return False  # it does not bind its reply, as the question itself will show

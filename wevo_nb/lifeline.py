@@ -3,7 +3,7 @@
 `python lifeline.py <pid> <command>` runs the command and ends it, with all that it started, when the
 process <pid>, its parent, is gone: after a SIGKILL too, when nothing of the parent's own can run. It
 has to begin a session, which is how what it started is found. Used by vllm_server.py,
-launch.py and cluster.py.
+launch.py and ray_head.py.
 """
 
 from __future__ import annotations
