@@ -20,7 +20,7 @@ from wevo_nb import cluster, lifeline
 from wevo_nb.browser import BrowserEnv
 from wevo_nb.chromium import Chromium
 from wevo_nb.cluster import models_here, open_workers
-from wevo_nb.judge import LLMJudge, RewardJudge
+from wevo_nb.judge import Asked, LLMJudge, RewardJudge
 from wevo_nb.models import Engine
 from wevo_nb.params import ROOT, ParamsError, load_params
 from wevo_nb.policies import ModelPolicy, RandomPolicy
@@ -120,7 +120,8 @@ async def test_a_judge_on_another_server_than_the_policys_is_refused_and_not_wai
     """The policy's server is held while workers play; the judge would wait for its place until the end of days."""
     params = load_params("smoke", ON_RAY | {"roles.policy.engine": "vllm", "serve.command": [sys.executable]}).params
     servers = Servers(params)
-    judge = LLMJudge(ServedModel(servers, params.roles.policy, "the base", None, "evaluator"))
+    asked = Asked(ServedModel(servers, params.roles.policy, "the base", None, "evaluator"), "the base", fixed=False)
+    judge = LLMJudge(asked, params.judge)
     policy = ModelPolicy(ServedModel(servers, params.roles.policy, "/trained", None, "policy_1"), params.policy)
     placed = cluster.Workers(params, "r", needed=False)
     placed.ray = "there"

@@ -130,7 +130,8 @@ def of_run(folder: Path) -> pd.DataFrame:
     for stage in sorted(folder.glob("iter-*/01_collect")):
         if (stage / "manifest.json").exists():
             judged = [t for path in sorted(stage.glob("*_judge.jsonl")) for t in JSONL(path, Trajectory).values()]
-            rows += calibrate(with_truth(judged), stage=f"{stage.parent.name}/{stage.name}", base=_base_of(stage))
+            name = f"{stage.parent.name}/{stage.name}"
+            rows += calibrate(with_truth(judged), stage=name, base=_base_of(stage)) if judged else []
     dreams = folder / "03_synthesize"
     if (dreams / "manifest.json").exists():
         truth = json.loads((dreams / "metrics.json").read_text()).get("truth") or {"true": 0, "replayed": 0}
