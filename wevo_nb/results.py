@@ -118,11 +118,12 @@ def _seed(run: str) -> int | None:
 
 
 def _noted(run: str) -> dict:
-    """The params of each stage of a run by `<stage> <key>`."""
+    """The params of each stage of a run by `<stage> <key>`; how it was analysed does not make it another run."""
     found = {}
     for path in sorted(run_folder(run).glob("**/params.json")):
         stage = path.parent.relative_to(run_folder(run)).as_posix()
-        values = flatten(read_json(path)["params"]) if ".old-" not in stage else {}
+        made = ".old-" not in stage and stage != "06_analysis"
+        values = flatten(read_json(path)["params"]) if made else {}
         found |= {f"{stage} {key}": value for key, value in values.items() if key not in OWN}
     return found
 
