@@ -118,7 +118,8 @@ def _by_columns(frame: pd.DataFrame, shown: list[str], what: str) -> Figure:
             shade, line = _line_colour(name, place), part[part["row"] == name]
             _line(panel, line, places, "column", shade, name, _shift(place, names), _mark(owner, (), shade))
             rows = alone[alone["row"] == name]
-            _faint(panel, rows["column"].map(places.index).astype(float), rows["value"], shade)
+            x = rows["column"].map(places.index).astype(float) + _shift(place, names)
+            _faint(panel, x, rows["value"], shade)
         panel.set_title(f"{label(title)}\n{owner}, {_counted(part) or _missing(part)}")
         _ordinal(panel, part, places, what)
         low, high = panel.get_ylim()
