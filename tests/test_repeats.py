@@ -391,6 +391,7 @@ def test_notebook_06_over_several_runs_and_over_runs_that_are_not_alike(outputs)
     for run, seed, ours in (("a", 1, 40), ("b", 2, 26)):
         arm(run, "zero_shot", seed, solved(30, 100))
         arm(run, "self_improve_1", seed, solved(ours, 100))
+    analyse(outputs, "b", seed=2)
     folder = analyse(outputs, "a", **{"seed": 1, "analysis.runs": ["a", "b"]})
     read = lambda name: pd.read_csv(folder / "tables" / f"{name}.csv")  # noqa: E731
     assert read("runs")[["arm", "run", "seed", "successes"]].values.tolist() == [
@@ -401,6 +402,8 @@ def test_notebook_06_over_several_runs_and_over_runs_that_are_not_alike(outputs)
     assert read("noise")["difference"].tolist() == pytest.approx([0, -0.14])
     assert read("added_paired")[["n", "won", "lost"]].values.tolist() == [[200, 10, 4]]
     assert (folder / "figures" / "differences_by_run.png").exists()
+    beside = read("webevolver_table_1").query("row == 'self-improve (1)' and column == 'test_seeds'").set_index("run")
+    assert beside["value"].to_dict() == {"a": 40, "b": 26}  # side by side: which suite they met was not noted
     said = runs.read_json(folder / "metrics.json")["takeaways"]
     assert "0 of 1 differences on test_seeds have one sign in every run: none." in said
     assert runs.read_json(folder / "metrics.json")["runs"] == {"a": 1, "b": 2}
