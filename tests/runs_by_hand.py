@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
+import pytest
 
 from wevo_nb.metrics import wilson
 from wevo_nb.runs import write_json
@@ -15,6 +17,16 @@ SOLVED = {  # of 20 held-out seeds and 8 held-out tasks, by run
     "two": {"zero_shot": (7, 1), "self_improve_1": (10, 3), "webevolver": (12, 2), "webevolver+wmla_d1": (16, 3)},
 }
 GRADES = {"one": 0.5, "two": 0.7}  # STR of the newest world model, n = 10, +- 0.2
+
+
+@contextmanager
+def one_and_two(outputs: Path):
+    """Two runs that differ in their seed, below `outputs`, which is where results are read from meanwhile."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WEVO_OUTPUTS", str(outputs))
+        for seed, run in enumerate(SOLVED):
+            write(outputs, run, seed=seed)
+        yield
 
 
 def rates(n: int, successes: int) -> dict:

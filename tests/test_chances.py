@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 
 import pytest
 import toy_tokens
+from json_handler import JsonHandler
 from stand_ins import SMOKE, seen, task
 
 from wevo_nb.endpoint import EndpointModel
@@ -37,7 +38,7 @@ class Server:
         self.status, self.tempered, self.tokenizes = 200, False, True
         outer = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(JsonHandler):
             def do_GET(self):
                 self.answer(200, {"object": "list", "data": [{"id": "m", "object": "model"}]})
 
@@ -60,17 +61,6 @@ class Server:
                 choices = [choice | {"index": i} for i in range(body["n"])]
                 usage = {"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 16}
                 self.answer(200, {"id": "1", "object": "chat.completion", "choices": choices, "usage": usage})
-
-            def answer(self, status: int, value: dict):
-                data = json.dumps(value).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *_):
-                pass
 
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.http.server_address[1]}/v1"

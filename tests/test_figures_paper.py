@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from runs_by_hand import write as write_run
+from runs_by_hand import one_and_two
 
 from wevo_nb import exhibits, figures, figures_paper, paper, results
 
@@ -15,11 +15,7 @@ DRAWN = {name: exhibit for name, exhibit in exhibits.EXHIBITS.items() if exhibit
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     """No run, one, and two added up."""
-    folder = tmp_path_factory.mktemp("outputs")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("WEVO_OUTPUTS", str(folder))
-        write_run(folder, "one", seed=0)
-        write_run(folder, "two", seed=1)
+    with one_and_two(tmp_path_factory.mktemp("outputs")):
         yield {len(names): results.read(names) for names in ([], ["one"], ["one", "two"])}
 
 

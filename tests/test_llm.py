@@ -8,9 +8,10 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 
 import pytest
+from json_handler import JsonHandler
 from stand_ins import SMOKE, task, walk
 
 from wevo_nb.endpoint import EndpointModel
@@ -31,9 +32,9 @@ class Server:
         self.finish, self.status, self.html = "stop", 200, False
         outer = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(JsonHandler):
             def do_GET(self):
-                self.answer({"object": "list", "data": [{"id": name, "object": "model"} for name in outer.served]})
+                self.say({"object": "list", "data": [{"id": name, "object": "model"} for name in outer.served]})
 
             def do_POST(self):
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -47,18 +48,12 @@ class Server:
                     {"index": i, "message": message, "finish_reason": outer.finish} for i in range(body.get("n") or 1)
                 ]
                 usage = {"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 16}
-                self.answer({"id": "1", "object": "chat.completion", "choices": choices, "usage": usage})
+                return self.say({"id": "1", "object": "chat.completion", "choices": choices, "usage": usage})
 
-            def answer(self, value):
-                data = b"<html>A web site</html>" if outer.html else json.dumps(value).encode()
-                self.send_response(outer.status)
-                self.send_header("Content-Type", "text/html" if outer.html else "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *_):
-                pass
+            def say(self, value):
+                if outer.html:
+                    return self.send(outer.status, b"<html>A web site</html>", "text/html")
+                return self.answer(outer.status, value)
 
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.http.server_address[1]}/v1"

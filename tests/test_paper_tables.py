@@ -7,6 +7,7 @@ import re
 
 import pandas as pd
 import pytest
+from runs_by_hand import one_and_two
 from runs_by_hand import write as write_run
 from typer.testing import CliRunner
 
@@ -24,11 +25,7 @@ def outputs(tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
     """Two runs that differ in their seed, read."""
-    folder = tmp_path_factory.mktemp("outputs")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("WEVO_OUTPUTS", str(folder))
-        write_run(folder, "one", seed=0)
-        write_run(folder, "two", seed=1)
+    with one_and_two(tmp_path_factory.mktemp("outputs")):
         yield results.read(["one", "two"])
 
 

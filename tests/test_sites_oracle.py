@@ -34,15 +34,21 @@ async def test_the_oracle_solves_tasks_of_every_template_and_split(chromium, tmp
     first = defaultdict(list)
     for task in every_task():
         first[task.name, task.split].append(task)
-    await solve([task for found in first.values() for task in found[:2]], chromium, tmp_path, capsys)
+    two = [task for found in first.values() for task in found[:2]]
+    unsolved, odd = await solve(two, chromium, tmp_path, capsys)
+    assert not unsolved, "\n".join(unsolved)
+    assert not odd, "\n".join(odd)
 
 
 @pytest.mark.oracle
 async def test_the_oracle_solves_every_task_through_the_observation_alone(chromium, tmp_path, capsys):
-    await solve(every_task(), chromium, tmp_path, capsys)
+    unsolved, odd = await solve(every_task(), chromium, tmp_path, capsys)
+    assert not unsolved, "\n".join(unsolved)
+    assert not odd, "\n".join(odd)
 
 
-async def solve(tasks, chromium, tmp_path, capsys):
+async def solve(tasks, chromium, tmp_path, capsys) -> tuple[list[str], list[str]]:
+    """What was not solved, and the templates that took fewer or more steps than a task of theirs should."""
     with Sites() as suite:
         jobs = [(task, 0) for task in tasks]
         found = await rollout_many(
@@ -67,7 +73,10 @@ async def solve(tasks, chromium, tmp_path, capsys):
         print(f"solved {solved.total()} of {total.total()}")
     unsolved = [f"{t.task.key}: {t.ended} {t.error}{t.final.url} {t.steps[-1].decision.reply if t.steps else ''}"
                 for t in found if not t.verdict.success]  # fmt: skip
-    assert not unsolved, "\n".join(unsolved)
-    for name, numbers in steps.items():
-        warm_up = isinstance(suite.items[name, 0].wanted, Opened)
-        assert (1 if warm_up else FEWEST) <= min(numbers) and max(numbers) <= MOST, f"{name}: {sorted(numbers)} steps"
+    fewest = lambda name: 1 if isinstance(suite.items[name, 0].wanted, Opened) else FEWEST  # noqa: E731 - a warm-up
+    odd = [
+        f"{name}: {sorted(numbers)} steps"
+        for name, numbers in steps.items()
+        if min(numbers) < fewest(name) or max(numbers) > MOST
+    ]
+    return unsolved, odd

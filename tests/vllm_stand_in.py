@@ -15,10 +15,11 @@ import signal
 import subprocess
 import sys
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import toy_tokens
+from json_handler import JsonHandler
 
 
 def read_words(words: list[str]) -> argparse.Namespace:
@@ -47,7 +48,7 @@ def main(folder: Path, how: str, words: list[str]):
     if how == "another_model":
         served[0] = "somebody/elses"
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(JsonHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self):
@@ -101,17 +102,6 @@ def main(folder: Path, how: str, words: list[str]):
                 return False
             self.answer(401, {"error": "Unauthorized"})
             return True
-
-        def answer(self, status: int, value: dict):
-            data = json.dumps(value).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, *_):
-            pass
 
     ThreadingHTTPServer(("127.0.0.1", given.port), Handler).serve_forever()
 
