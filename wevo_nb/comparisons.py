@@ -6,7 +6,7 @@ Paper: Table 1, whose steps these pairs are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from wevo_nb.intervals import FEW_CLUSTERS, NAN, detectable
@@ -16,6 +16,10 @@ from wevo_nb.params import FINAL_ARMS
 if TYPE_CHECKING:
     import pandas as pd
 
+    from wevo_nb.schema import Trajectory
+
+SAME = "same actions"  # the result of a pair that did the very same: one policy under two names, or nothing overruled
+PAIRS_COLUMNS = ["arm", "against", "n", "won", "lost", "points", "low", "high", "p", "result"]
 KINDS = {"family": "task families", "site": "sites"}  # of clusters, in a sentence
 
 
@@ -63,6 +67,43 @@ def describe_clusters(table: pd.DataFrame, clusters: Clusters = "family") -> lis
         few = f"; fewer than {FEW_CLUSTERS}, so these are too narrow even then" if 1 < most < FEW_CLUSTERS else ""
         said.append(f"{split}: over {count} {KINDS[clusters]} instead of episodes {change}{few}.")
     return said
+
+
+def pairs_table(
+    paired: pd.DataFrame, trajectories_by_arm: Mapping[str, Sequence[Trajectory]], split: str
+) -> pd.DataFrame:
+    """The rows of a `paired_table` on one split, PAIRS_COLUMNS: points and their interval in percentage points.
+
+    result: better or worse where the interval is off 0, else open; SAME where both arms took the very same actions
+    in every episode; nothing where no episode is shared. p is not corrected for the number of rows.
+    """
+    import pandas as pd
+
+    rows = []
+    for row in paired[(paired["split"] == split) & (paired["n"] > 0)].to_dict("records"):
+        a, b = (trajectories_by_arm[row[key]] for key in ("arm_a", "arm_b"))
+        points = {key: 100 * row[name] for key, name in (("points", "difference"), ("low", "low"), ("high", "high"))}
+        result = "better" if row["low"] > 0 else "worse" if row["high"] < 0 else "open"
+        result = SAME if same_actions(a, b, split) else result
+        rows.append(row | points | {"arm": row["arm_b"], "against": row["arm_a"], "result": result})
+    return pd.DataFrame(rows, columns=PAIRS_COLUMNS)
+
+
+def same_actions(a: Iterable[Trajectory], b: Iterable[Trajectory], split: str) -> bool:
+    """Whether two arms took the same actions, step by step, in every episode of a split; False where one has none."""
+    done = [
+        {(t.task.key, t.attempt): [s.decision.action for s in t.steps] for t in arm if t.task.split == split}
+        for arm in (a, b)
+    ]
+    return bool(done[0]) and done[0] == done[1]
+
+
+def told(row: Mapping[str, Any]) -> str:
+    """A row of `pairs_table` in the shortest words, in percentage points."""
+    if row["result"] == SAME:
+        return f"{row['arm']} and {row['against']} (n = {row['n']})"
+    points = f"{row['points']:+.0f} [{row['low']:+.0f}, {row['high']:+.0f}]"
+    return f"{row['arm']} against {row['against']} {points} ({row['won']} won, {row['lost']} lost, n = {row['n']})"
 
 
 def describe(row: Mapping[str, Any], clusters: Clusters = "family") -> str:

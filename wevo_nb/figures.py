@@ -43,6 +43,7 @@ STYLE = {
     "figure.constrained_layout.h_pad": 0.08, "figure.constrained_layout.w_pad": 0.08,
 }  # fmt: skip
 UP = "higher is better"
+DOTTED = "dotted: zero_shot; in lower blocks the plain policy"
 STALL = {  # metric of exploration.stall_table: title of its panel, unit and which way is which
     "distinct_pages": ("different pages", "count\nhigher explores more"),
     "pages_per_episode": ("pages an episode", "count\nhigher explores more"),
@@ -94,17 +95,32 @@ def _styled(draw):
 
 @_styled
 def success_by_arm(frame: pd.DataFrame) -> Figure:
-    """Success of every arm, a panel a split. Frame: `metrics.success_table`."""
+    """Success of every arm, a panel a split. Frame: `metrics.success_table`.
+
+    The policies stand on top, with the rate of zero_shot as a dotted line; below them, policy by policy, the ways
+    to look ahead, with the rate of their own policy.
+    """
     arms = list(dict.fromkeys(frame["arm"]))
-    figure, panels = _panels(frame["split"], (9.5, 1.4 + 0.34 * len(arms)), sharey=True)
+    plain = [arm for arm in arms if "+" not in arm]
+    groups = {"zero_shot": plain}  # what the dotted line of a group is the rate of
+    for arm in arms:
+        if "+" in arm:
+            groups.setdefault(f"{arm.partition('+')[0]}+", []).append(arm)
+    rows = [arm for group in groups.values() for arm in group]
+    figure, panels = _panels(frame["split"], (9.5, 1.5 + 0.34 * len(rows)), sharey=True)
     for split, panel in panels.items():
-        _rows(panel, arms)
-        for row in frame[frame["split"] == split].itertuples():
-            if row.arm == "zero_shot":
-                panel.axvline(100 * row.rate, color=GREY, linestyle=":", linewidth=1)
-            _interval(panel, arms.index(row.arm), row.rate, row.low, row.high, colour(row.arm))
-            _note(panel, arms.index(row.arm), f"{row.successes}/{row.n}")
-        panel.set(xlim=(0, 100), xlabel=f"success (% of episodes, 95% interval); {UP}")
+        _rows(panel, rows)
+        here = frame[frame["split"] == split].set_index("arm")
+        for base, group in groups.items():
+            ends = [rows.index(group[0]) - 0.5, rows.index(group[-1]) + 0.5] if group else []
+            if ends and ends[0] > 0:
+                panel.axhline(ends[0], color="#BBBBBB", linewidth=0.7)
+            if ends and (base := base.rstrip("+")) in here.index:
+                panel.plot([100 * here.loc[base, "rate"]] * 2, ends, color=colour(base), linestyle=":", linewidth=1.5)
+        for row in here.itertuples():
+            _interval(panel, rows.index(row.Index), row.rate, row.low, row.high, colour(row.Index))
+            _note(panel, rows.index(row.Index), f"{row.successes}/{row.n}")
+        panel.set(xlim=(0, 100), xlabel=f"success (% of episodes, 95% interval); {UP}\n{DOTTED}")
     return figure
 
 

@@ -158,25 +158,31 @@ def judges_worth(frame: pd.DataFrame) -> Figure:
 
 @_styled
 def lookahead_grid(frame: pd.DataFrame) -> Figure:
-    """Success by width and by depth, this run and the paper. Frame: source, axis (k or depth), series, x, n, rate,
-    low, high; a panel a source and axis.
+    """Success by width and by depth, this run and the paper. Frame: `metrics.GRID_COLUMNS`.
+
+    A panel a source and axis. A series is named `<policy>, <what is fixed>`; what all lines of a panel have fixed
+    stands in its title.
     """
     parts = dict(list(frame.groupby(["source", "axis"], sort=False)))
-    figure = Figure(figsize=(3.4 * len(parts), 3.2), layout="constrained")
-    panels = figure.subplots(1, len(parts), squeeze=False)[0]
+    figure = Figure(figsize=(3.4 * len(parts), 3.4), layout="constrained")
+    panels = figure.subplots(1, len(parts), squeeze=False, sharey=True)[0]
     for ((source, axis), rows), panel in zip(parts.items(), panels, strict=True):
         names = list(dict.fromkeys(rows["series"]))
+        fixed = {name.rpartition(", ")[2] for name in names}
         for place, name in enumerate(names):
+            label = name.rpartition(", ")[0] if len(fixed) == 1 else name
             part = rows[rows["series"] == name].sort_values("x")
             xs = [x + 0.08 * (place - (len(names) - 1) / 2) for x in part["x"]]
             shade = LINES[place % len(LINES)]
             panel.plot(xs, 100 * part["rate"], color=shade, linewidth=1)
             for x, row in zip(xs, part.itertuples(), strict=True):
-                _interval(panel, x, row.rate, row.low, row.high, shade, upright=True, label=name)
+                _interval(panel, x, row.rate, row.low, row.high, shade, upright=True, label=label)
         spread = sorted({int(rows["n"].min()), int(rows["n"].max())})
         panel.set_xticks(sorted(set(rows["x"])))
-        panel.set_title(f"{source} (n = {'-'.join(map(str, spread))})", fontsize=9)
-        what = "candidates k" if axis == "k" else "steps imagined d (0: none)"
-        panel.set(xlabel=what, ylabel=f"success (%, 95% interval)\n{UP}")
-    _legend(figure, columns=3)
+        told = [source, *(fixed if len(fixed) == 1 else ())]
+        panel.set_title(f"{', '.join(told)} (n = {'-'.join(map(str, spread))})", fontsize=9)
+        panel.set_xlabel("candidates k" if axis == "k" else "steps imagined d (0: none)")
+        drawn = dict(zip(*reversed(panel.get_legend_handles_labels()), strict=True))  # each name once
+        panel.legend(drawn.values(), drawn.keys(), loc="best")
+    panels[0].set_ylabel(f"success (%, 95% interval)\n{UP}")
     return figure

@@ -90,7 +90,7 @@ class LookAhead:
         if self.how.candidates == "frequent" and set(scores) == {None}:  # the most frequent need not be the greedy one
             chosen = await self.policy.act(task, history, observation)
         considered = tuple(
-            Candidate(reply=c.reply, imagined=f.texts, score=s)
+            Candidate(reply=c.reply, imagined=f.texts, score=s, chances=f.chances)
             for c, f, s in zip(candidates, futures, scores, strict=True)
         )
         return chosen.model_copy(update={"candidates": considered, "fell_back": problem})

@@ -182,19 +182,20 @@ def grid_table(lookahead: pd.DataFrame, split: str, *, source: str = "this run")
 
     `lookahead` is a `lookahead_table`. A series holds what stays: the policy and the depth along k,
     the policy and k along the depth, where a plain policy stands at depth 0 of every k. Only
-    `wmla` presets are on a grid, and a series of one point is none.
+    `wmla` presets are on a grid; a policy with one of them has none, and a series of one point is none.
     """
     import pandas as pd
 
     rows = []
     here = lookahead[lookahead["split"] == split]
     wmla = here[here["preset"].str.startswith("wmla")]
+    wmla = wmla[wmla.groupby("policy")["preset"].transform("nunique") > 1]
     for row in wmla.to_dict("records"):
-        rows.append({"axis": "k", "series": f"{row['policy']}+wmla_d{row['depth']}", "x": row["k"]} | row)
-        rows.append({"axis": "depth", "series": f"{row['policy']}+wmla k={row['k']}", "x": row["depth"]} | row)
+        rows.append({"axis": "k", "series": f"{row['policy']}, d = {row['depth']}", "x": row["k"]} | row)
+        rows.append({"axis": "depth", "series": f"{row['policy']}, k = {row['k']}", "x": row["depth"]} | row)
     for row in here[here["preset"] == ""].to_dict("records"):
         for k in sorted(set(wmla["k"][wmla["policy"] == row["policy"]])):
-            rows.append({"axis": "depth", "series": f"{row['policy']}+wmla k={k}", "x": 0} | row)
+            rows.append({"axis": "depth", "series": f"{row['policy']}, k = {k}", "x": 0} | row)
     table = pd.DataFrame(rows, columns=[*GRID_COLUMNS[1:]]).assign(source=source)[GRID_COLUMNS]
     several = table.groupby(["axis", "series"])["x"].transform("nunique") > 1
     return table[several].drop_duplicates(["axis", "series", "x"]).reset_index(drop=True)

@@ -273,11 +273,11 @@ def grids() -> pd.DataFrame:
 
     by_k, by_depth = table("webevolver_table_4"), table("webevolver_depth_study")
     by_depth = by_depth[(by_depth["panel"] == "webvoyager") & by_depth["value"].notna()]
-    by_k = by_k.assign(axis="k", series="webevolver+wmla_d2", x=by_k["row"].str.removeprefix("k = ").astype(int))
-    by_depth = by_depth.assign(axis="depth", series="webevolver+wmla k=3", x=by_depth["column"].astype(int))
+    by_k = by_k.assign(axis="k", series="webevolver, d = 2", x=by_k["row"].str.removeprefix("k = ").astype(int))
+    by_depth = by_depth.assign(axis="depth", series="webevolver, k = 3", x=by_depth["column"].astype(int))
     both = pd.concat([by_k, by_depth], ignore_index=True).rename(columns={"value": "rate"})
     both[["rate", "low", "high"]] /= 100
-    return both.assign(source="paper, reported")[["source", "axis", "series", "x", "n", "rate", "low", "high"]]
+    return both.assign(source="paper")[["source", "axis", "series", "x", "n", "rate", "low", "high"]]
 
 
 def gains(pairs: Iterable[tuple[str, str]]) -> pd.DataFrame:

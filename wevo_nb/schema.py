@@ -99,6 +99,12 @@ class Candidate(Record):
     reply: str
     imagined: tuple[str, ...] = ()
     score: float | None = None  # None = unscored
+    chances: dict[str, float] = {}  # of each outcome after the last imagined step; empty where none was predicted
+
+    @property
+    def likeliest(self) -> str:
+        """The outcome with the highest chance; empty where none was predicted."""
+        return max(self.chances, key=self.chances.__getitem__) if self.chances else ""
 
 
 class Cost(Record):

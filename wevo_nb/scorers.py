@@ -33,6 +33,11 @@ class Future(NamedTuple):
     texts: tuple[str, ...] = ()
     problem: str = ""
 
+    @property
+    def chances(self) -> dict[str, float]:
+        """Of each outcome after the last imagined step; empty where none was predicted or none could be read."""
+        return self.predictions[-1].probabilities if self.predictions and self.predictions[-1].readable else {}
+
 
 class Scorer(Protocol):
     """Scores of all candidates of one decision, in order. `reads_pages`: whether it needs them drawn."""

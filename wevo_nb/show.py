@@ -11,9 +11,14 @@ from typing import TYPE_CHECKING
 
 from wevo_nb import markup
 from wevo_nb.actions import format_action
+from wevo_nb.intervals import NAN
 from wevo_nb.observation import header
 from wevo_nb.params import Resolved
+from wevo_nb.policies import decision_of
+from wevo_nb.prompts import describe
 from wevo_nb.schema import Decision, Observation, Trajectory
+from wevo_nb.scorers import WORTH
+from wevo_nb.transitions import outcome_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -110,6 +115,22 @@ def decision(one: Decision, page: Observation | None = None, after: Observation 
     own choice says why.
     """
     return _html(markup.fragment("alone", one, page, after))
+
+
+def candidates(one: Decision, page: Observation, came: Sequence[Observation | None]) -> pd.DataFrame:
+    """The candidates of a look-ahead decision, a row each: the chances of the four outcomes, the score, what is true.
+
+    `page`: where it was decided. `came`: the page that really followed each candidate, in order, None where it was
+    not done; `really` is its outcome. Chances and scores are nan where none was told.
+    """
+    rows = []
+    for drawn, candidate, after in zip(markup.imagined_of(one), one.candidates, came, strict=True):
+        action = decision_of(candidate.reply).action
+        row = {"candidate": describe(action, page) if action else drawn.action}
+        row |= {f"p({outcome})": candidate.chances.get(outcome, NAN) for outcome in WORTH}
+        row |= {"likeliest": candidate.likeliest, "score": candidate.score, "chosen": "x" if drawn.chosen else ""}
+        rows.append(row | {"really": outcome_of(page, after) if after else ""})
+    return table(rows)
 
 
 def picture(path: Path) -> Image:
