@@ -1,10 +1,11 @@
 """The pairs that are reported, and the sentences that say what a comparison shows or could have shown."""
 
 import pytest
-from stand_ins import episodes
+from stand_ins import did, episodes, seen
 
 from wevo_nb import comparisons, metrics
 from wevo_nb.params import load_params
+from wevo_nb.schema import Step
 
 
 def test_comparisons_are_the_ones_reported():
@@ -84,3 +85,30 @@ def test_the_control_of_a_preset_has_its_scorer_and_imagines_nothing():
     for preset in ("wmla_d1", "wmla_k5_d2", "expected", "veto", "likelihood", "webdreamer", "paper", "released_code"):
         control = wmla.preset(comparisons.control_of(preset))
         assert (control.imagination, control.scorer) == ("none", wmla.preset(preset).scorer)
+
+
+def acting(arm: str, letters: str, *actions: str) -> list:
+    """Episodes of one step, an action each."""
+    steps = [(Step(observation=seen("[1] link 'a'"), decision=did(action)),) for action in actions]
+    return [one.model_copy(update={"steps": acted}) for one, acted in zip(episodes(arm, letters), steps, strict=True)]
+
+
+def test_a_pair_of_one_policy_under_two_names_is_no_open_question():
+    """b takes a's actions; c solves the same episodes by another action; d solves what the others do not."""
+    found = {
+        "a": acting("a", "SF", "click [1]", "click [1]"),
+        "b": acting("b", "SF", "click [1]", "click [1]"),
+        "c": acting("c", "SF", "click [1]", "click [2]"),
+        "d": acting("d", "SS", "click [1]", "click [1]"),  # the same actions with another verdict
+        "e": acting("e", "U", "click [1]"),
+    }
+    paired = metrics.paired_table(found, [("a", name) for name in "bcde"])
+    table = comparisons.pairs_table(paired, found, "test_seeds")
+    assert table[["arm", "against", "n", "won", "lost", "points", "result"]].values.tolist() == [
+        ["b", "a", 2, 0, 0, 0, "same actions"], ["c", "a", 2, 0, 0, 0, "open"], ["d", "a", 2, 1, 0, 50, "open"],
+    ]  # fmt: skip
+    assert comparisons.pairs_table(paired, found, "test_tasks").empty
+    assert comparisons.told(table.iloc[0]) == "b and a (n = 2)"
+    many = {"a": episodes("a", "F" * 20), "b": episodes("b", "S" * 20)}
+    both = metrics.paired_table(many, [("a", "b"), ("b", "a")])
+    assert comparisons.pairs_table(both, many, "test_seeds")["result"].tolist() == ["better", "worse"]

@@ -140,6 +140,16 @@ def test_success_figure_marks_rate_and_interval_in_percent():
     assert "higher is better" in seeds.get_xlabel() and "%" in seeds.get_xlabel()
 
 
+def test_ways_to_look_ahead_stand_below_the_policies_beside_their_own():
+    order = ["zero_shot", "webevolver+wmla_d1", "webevolver", "webevolver+best_of_k"]
+    seeds = figures.success_by_arm(metrics.success_table({arm: episodes(arm) for arm in order})).axes[0]
+    rows = ["zero_shot", "webevolver", "webevolver+wmla_d1", "webevolver+best_of_k"]
+    assert [label.get_text() for label in seeds.get_yticklabels()] == rows
+    dotted = [(line.get_xdata()[0], list(line.get_ydata())) for line in seeds.lines if line.get_linestyle() == ":"]
+    assert dotted == [(25.0, [-0.5, 1.5]), (62.5, [1.5, 3.5])]  # 6 of 24 beside the policies, 15 of 24 below
+    assert "dotted" in seeds.get_xlabel()
+
+
 def test_forest_plot_is_hollow_where_the_interval_holds_zero():
     by_arm = {arm: episodes(arm) for arm in ("zero_shot", "webevolver", "self_improve_1", "self_improve_2")}
     pairs = [("zero_shot", "webevolver"), ("self_improve_1", "self_improve_2")]

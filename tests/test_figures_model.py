@@ -65,7 +65,17 @@ def test_a_grid_has_a_panel_for_each_axis_of_each_source():
     assert list(by_k.lines[0].get_xdata()) == [2, 3, 5]
     assert list(by_k.lines[0].get_ydata()) == pytest.approx([48.62, 51.37, 50.73])  # Table 4
     assert list(by_depth.lines[0].get_ydata()) == pytest.approx([42.49, 46.24, 51.37])  # Table 1
-    assert by_k.get_title(loc="left") == "paper, reported (n = 473)"
+    assert by_k.get_title(loc="left") == "paper, d = 2 (n = 473)"
+    assert by_depth.get_title(loc="left") == "paper, k = 3 (n = 473)" and by_k.get_ylim() == by_depth.get_ylim()
+
+
+def test_lines_of_a_grid_that_differ_in_what_is_fixed_say_so_in_the_legend_of_their_panel():
+    same = {"source": "r", "axis": "k", "n": 9, "low": 0.1, "high": 0.6}
+    rows = [same | {"series": f"p, d = {d}", "x": k, "rate": 0.1 * k} for d in (1, 2) for k in (2, 3)]
+    drawn = figures_model.lookahead_grid(pd.concat([pd.DataFrame(rows), paper.grids()], ignore_index=True))
+    legends = [[text.get_text() for text in panel.get_legend().get_texts()] for panel in drawn.axes]
+    assert legends == [["p, d = 1", "p, d = 2"], ["webevolver"], ["webevolver"]]
+    assert drawn.axes[0].get_title(loc="left") == "r (n = 9)"
 
 
 @pytest.mark.parametrize("draw", ["tokens_a_row", "quality_by_depth", "truth_by_threshold", "lookahead_grid"])

@@ -65,6 +65,8 @@ async def test_the_candidates_tell_what_was_imagined_after_each():
         ("(the episode ends, P(success) = 0.00)",),
     ]
     assert decision.reply == decision.candidates[1].reply and decision.fell_back == ""
+    assert [c.likeliest for c in decision.candidates] == ["changed", "success", "failure"]
+    assert decision.candidates[0].chances == {"success": 0, "failure": 0, "changed": 1, "same": 0}
 
 
 async def test_another_seed_draws_other_candidates_of_the_same_policy():
@@ -207,6 +209,7 @@ async def test_depth_2_imagines_the_policys_own_next_step():
         "[1] button 'next'\n[2] button 'wrong'\n[3] button 'right'\n[4] button 'other'",
         "(the episode ends, P(success) = 1.00)",
     )
+    assert decision.candidates[1].likeliest == "success"  # of the last step, not of the first
     # after `wrong` and `other` the page is as it was: the policy tries its likeliest reply that is left
     assert [len(c.imagined) for c in decision.candidates] == [2, 2, 2]
     asked = [r.messages[1]["content"] for r in model.asked if r.choices]
@@ -312,6 +315,7 @@ async def test_a_stop_that_the_world_model_cannot_judge_is_unscored():
     decision = await lookahead.act(TASK, (), seen(PAGE))
     assert [c.score for c in decision.candidates] == [None, None] and decision.action.verb == "stop"
     assert decision.candidates[0].imagined == (PAGE,)  # and no chance of success, which was not told
+    assert [(c.chances, c.likeliest) for c in decision.candidates] == [({}, "")] * 2
 
 
 @pytest.mark.parametrize(("kind", "score"), [("veto", 1.0), ("likelihood", 0.5 * 0.75)])

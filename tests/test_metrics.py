@@ -206,10 +206,12 @@ def test_a_grid_is_read_along_both_axes():
     grid = metrics.grid_table(pd.DataFrame(rows), "test_seeds")
     told = {key: sorted(zip(part.x, part.rate, strict=True)) for key, part in grid.groupby(["axis", "series"])}
     assert told == {
-        ("k", "p+wmla_d1"): [(2, 0.3), (3, 0.4)],
-        ("depth", "p+wmla k=2"): [(0, 0.2), (1, 0.3)],
-        ("depth", "p+wmla k=3"): [(0, 0.2), (1, 0.4), (2, 0.5)],
+        ("k", "p, d = 1"): [(2, 0.3), (3, 0.4)],
+        ("depth", "p, k = 2"): [(0, 0.2), (1, 0.3)],
+        ("depth", "p, k = 3"): [(0, 0.2), (1, 0.4), (2, 0.5)],
     }
+    one = [same | {"preset": p, "k": k, "depth": d, "rate": r} for p, k, d, r in cells if p in ("", "wmla_d1")]
+    assert metrics.grid_table(pd.DataFrame(one), "test_seeds").empty  # plain and one way to look ahead: no grid
     assert metrics.grid_table(pd.DataFrame(rows), "test_tasks").empty and list(grid.columns) == metrics.GRID_COLUMNS
     assert list(paper.grids().columns) == metrics.GRID_COLUMNS
 

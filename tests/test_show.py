@@ -69,6 +69,25 @@ def test_a_decision_stands_beside_what_came_of_it():
     assert 'wrong">[2] link &#39;&lt;b&gt;&#39;</mark>' in beside and 'missed">[2] link &#39;c&#39;</mark>' in beside
 
 
+def test_the_candidates_of_a_decision_stand_beside_what_really_came():
+    told = {"success": 0.1, "failure": 0.6, "changed": 0.2, "same": 0.1}
+    replies = ["Action: ```click [1]```", "Action: ```click [2]```", "hm"]
+    candidates = tuple(
+        Candidate(reply=reply, score=score, chances=chances)
+        for reply, score, chances in zip(replies, (0.0, 0.5, None), (told, {}, {}), strict=True)
+    )
+    made = did("click [2]").model_copy(update={"reply": replies[1], "candidates": candidates})
+    page = seen("[1] link 'a'\n[2] link 'b'")
+    came = (seen("", done=True, reward=1.0), seen("[1] link 'c'"), None)
+    table = show.candidates(made, page, came)
+    assert table["candidate"].tolist() == ["click [1] link 'a'", "click [2] link 'b'", "hm"]
+    assert table[["likeliest", "chosen", "really"]].values.tolist() == [
+        ["failure", "", "success"], ["", "x", "changed"], ["", "", ""],
+    ]  # fmt: skip
+    assert table[[f"p({name})" for name in told]].iloc[0].tolist() == list(told.values())
+    assert table["p(success)"].isna().tolist() == [False, True, True] and table["score"].isna().tolist()[2]
+
+
 def test_pages_are_compared_line_by_line_without_their_ids():
     """A line that stands there twice and was imagined once is missed once; an end is compared with nothing."""
     wrong, missed, alike = markup.beside("[1] link 'a'\n[2] link 'b'", "[1] link 'b'\n[2] link 'a'\n[3] link 'a'")

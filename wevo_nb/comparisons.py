@@ -75,7 +75,7 @@ def pairs_table(
     """The rows of a `paired_table` on one split, PAIRS_COLUMNS: points and their interval in percentage points.
 
     result: better or worse where the interval is off 0, else open; SAME where both arms took the very same actions
-    in every episode; nothing where no episode is shared. p is not corrected for the number of rows.
+    in every episode. A pair that shares no scored episode is left out. p is not corrected for the number of rows.
     """
     import pandas as pd
 
@@ -84,7 +84,8 @@ def pairs_table(
         a, b = (trajectories_by_arm[row[key]] for key in ("arm_a", "arm_b"))
         points = {key: 100 * row[name] for key, name in (("points", "difference"), ("low", "low"), ("high", "high"))}
         result = "better" if row["low"] > 0 else "worse" if row["high"] < 0 else "open"
-        result = SAME if same_actions(a, b, split) else result
+        if not row["won"] + row["lost"] and same_actions(a, b, split):
+            result = SAME
         rows.append(row | points | {"arm": row["arm_b"], "against": row["arm_a"], "result": result})
     return pd.DataFrame(rows, columns=PAIRS_COLUMNS)
 

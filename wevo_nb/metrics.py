@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from wevo_nb.params import Arm
-    from wevo_nb.schema import Task, Trajectory
+    from wevo_nb.schema import Decision, Task, Trajectory
 
 Clusters = Literal["family", "site"]
 
@@ -169,12 +169,17 @@ def lookahead_table(trajectories_by_arm: Mapping[str, Iterable[Trajectory]], arm
             row |= {"k": arm.ahead.k if arm.ahead else 1, "depth": arm.ahead.depth if arm.ahead else 0}
             row |= success.loc[(arm.name, split), ["n", "rate", "low", "high"]].to_dict()
             row |= {key: mean(key) for key in ("calls", "tokens", "seconds", "model_seconds", "steps")}
-            ahead = [d for d in decisions if d.candidates]
             row["decisions"] = len(decisions)
-            row["overruled"] = sum(not d.fell_back and not d.candidates[0].reply.startswith(d.reply) for d in ahead)
+            row["overruled"] = sum(map(overruled, decisions))
             row["fell_back"] = sum(bool(d.fell_back) for d in decisions)
             rows.append(row)
     return pd.DataFrame(rows, columns=LOOKAHEAD_COLUMNS)
+
+
+def overruled(decision: Decision) -> bool:
+    """Whether look-ahead did another candidate than the policy's own first one."""
+    first = decision.candidates[:1]
+    return bool(first) and not decision.fell_back and not first[0].reply.startswith(decision.reply)
 
 
 def grid_table(lookahead: pd.DataFrame, split: str, *, source: str = "this run") -> pd.DataFrame:
