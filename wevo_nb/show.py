@@ -130,7 +130,7 @@ def candidates(one: Decision, page: Observation, came: Sequence[Observation | No
         row |= {f"p({outcome})": candidate.chances.get(outcome, NAN) for outcome in WORTH}
         row |= {"likeliest": candidate.likeliest, "score": candidate.score, "chosen": "x" if drawn.chosen else ""}
         rows.append(row | {"really": outcome_of(page, after) if after else ""})
-    return table(rows)
+    return table(rows).round(2)
 
 
 def picture(path: Path) -> Image:
