@@ -7,6 +7,7 @@ import re
 from stand_ins import did, seen, task, walk
 
 from wevo_nb import markup, show
+from wevo_nb.params import load_params
 from wevo_nb.schema import Candidate, Cost, Effect, Verdict
 
 PAGE = "[1] button '<b>'"
@@ -98,3 +99,20 @@ def test_a_dream_tells_of_a_change_by_its_pages():
     assert markup.did(seen("a"), seen("b")) == "changed the page" and markup.did(seen("a"), seen("a")) == "nothing"
     assert markup.did(seen("a"), seen("", done=True)) == "ended the episode"
     assert markup.did(seen("a"), seen("b", effect=Effect())) == "nothing"  # a browser that says so knows better
+
+
+def test_params_that_were_set_come_first_and_the_rest_is_folded():
+    html = show.params_table(load_params("smoke", {"policy.verbs": ["click"]}), "policy").data
+    given, folded = html.split("<details>")
+    rows = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row) for row in re.findall(r"<tr>(.*?)</tr>", given)]
+    assert rows[0] == ["key", "value", "set by", "meaning"]
+    assert ["policy.verbs", "[click]", "overrides", "what may be chosen"] in rows
+    assert {row[2] for row in rows[1:]} == {"smoke", "overrides"} and {row[0][:7] for row in rows[1:]} == {"policy."}
+    assert "policy.no_repeat" in folded and ">true<" in folded and "policy.verbs" not in folded and ">seed<" in folded
+    told = show.params_table(load_params("smoke", {"roles.judge.base": "<b>"}), "roles").data
+    assert "&lt;b&gt;" in told and "<b>" not in told
+
+
+def test_where_nothing_is_set_every_param_is_folded():
+    html = show.params_table(load_params("smoke"), "analysis").data
+    assert html.startswith("<details><summary>3 more, as in params/base.yaml</summary><table>")  # seed, runs, clusters

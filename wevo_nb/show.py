@@ -5,12 +5,14 @@ Every function returns something that Jupyter draws; page text is always shown a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
 from wevo_nb import markup
 from wevo_nb.actions import format_action
+from wevo_nb.meanings import meaning_of
 from wevo_nb.observation import header
 from wevo_nb.params import Resolved
 from wevo_nb.schema import Decision, Observation, Trajectory
@@ -25,9 +27,16 @@ CELL = "padding:6px 10px;border:1px solid #bbb;vertical-align:top;text-align:lef
 PRE = "white-space:pre-wrap;font-size:12px;line-height:1.35;margin:0;tab-size:2;background:none"
 
 
-def params_table(resolved: Resolved, *sections: str) -> pd.DataFrame:
-    """The params of the named sections with the layer that set each."""
-    return table(resolved.rows("seed", *sections)).set_index("key")
+def params_table(resolved: Resolved, *sections: str) -> HTML:
+    """The params of the named sections: those that the profile, its suite or the overrides set, the others folded.
+
+    Each with its value, the layer that set it, and what it means.
+    """
+    rows = resolved.rows("seed", *sections)
+    given = [row for row in rows if row["set by"] != "base"]
+    left = [row for row in rows if row["set by"] == "base"]
+    folded = f"<details><summary>{len(left)} more, as in params/base.yaml</summary>{_params(left)}</details>"
+    return _html((_params(given) if given else "") + (folded if left else ""))
 
 
 def table(rows: Iterable[dict], columns: Sequence[str] | None = None) -> pd.DataFrame:
@@ -126,6 +135,15 @@ def messages(turns: Sequence[dict[str, str]]) -> HTML:
         for t in turns
     )
     return _html(f"<table>{rows}</table>")
+
+
+def _params(rows: Iterable[dict[str, str]]) -> str:
+    """Rows of `Resolved.rows` with their meaning, as a table."""
+    heads = ("key", "value", "set by", "meaning")
+    lines = [heads, *((row["key"], row["value"], row["set by"], meaning_of(row["key"])) for row in rows)]
+    cells = ["".join(f'<td style="{CELL}">{escape(cell)}</td>' for cell in line) for line in lines]
+    cells[0] = re.sub(r"(</?)td", r"\1th", cells[0])
+    return f"<table>{''.join(f'<tr>{line}</tr>' for line in cells)}</table>"
 
 
 def _mark(number: int, left: float, top: float, width: float, height: float) -> str:
