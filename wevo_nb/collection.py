@@ -31,7 +31,12 @@ def side_by_side(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def compare(table: pd.DataFrame, a: str, b: str) -> str:
-    """Group b against group a, in words: both rates, the difference in points with its 95% interval, and kinds."""
+    """Group b against group a on the kinds that both tried, in words.
+
+    Both rates, their difference in points with Newcombe's 95% interval, and which kinds only one of them solved.
+    """
+    tried = {group: set(table["task"][(table["arm"] == group) & (table["n"] > 0)]) for group in (a, b)}
+    table = table[table["task"].isin(tried[a] & tried[b])]
     (won_a, n_a), (won_b, n_b) = _total(table, a), _total(table, b)
     rates = f"{b} {counted(won_b, n_b)}, {a} {counted(won_a, n_a)}"
     if not (n_a and n_b):

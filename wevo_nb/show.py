@@ -82,16 +82,6 @@ def strip(one: Trajectory, pictures: Sequence[bytes]) -> HTML:
     return _html(f'{head}<div style="display:flex;flex-wrap:wrap">{cells}</div>')
 
 
-def effects(one: Trajectory) -> pd.DataFrame:
-    """What each action of an episode did: a row a step."""
-    rows = []
-    for number, step, after in one.transitions():
-        action = format_action(step.decision.action) if step.decision.action else "(unread)"
-        did = markup.did(step.observation, after)
-        rows.append({"step": number + 1, "action": action, "it": did, "note": after.note, "ms": step.ms})
-    return table(rows).set_index("step")
-
-
 def trajectory(one: Trajectory, folder: Path | None = None) -> HTML:
     """An episode: each page, what the policy thought and did there, what came of it, and how it ended.
 
