@@ -46,9 +46,10 @@ def test_a_settled_difference_names_the_better_one(a, b):
     assert ("-100 points" in said) == (b == "never")
 
 
-def test_where_one_group_is_empty_nothing_is_compared():
+def test_where_one_group_scored_nothing_nothing_is_compared():
     table = metrics.task_table({"a": episodes("a", "SF"), "b": episodes("b", "U")})
-    assert collection.compare(table, "a", "b") == "b 0 of 0, a 0 of 0: nothing to compare."
+    assert collection.side_by_side(table)["b"].tolist() == ["0 of 0"]
+    assert collection.compare(table, "a", "b") == "b and a tried no kind in common: nothing to compare."
 
 
 def test_no_success_is_not_never():

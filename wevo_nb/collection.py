@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
 
 def counted(successes: int, n: int) -> str:
-    """`6 of 20 (30% [15%, 52%])`, with the Wilson 95% interval. Raises ValueError unless 0 <= successes <= n."""
-    if not n:
-        return "0 of 0"
+    """`6 of 20 (30% [15%, 52%])`, with the Wilson 95% interval; `0 of 0` alone where n is 0.
+
+    Raises ValueError unless 0 <= successes <= n.
+    """
     rate, low, high = wilson(successes, n)
-    return f"{successes} of {n} ({rate:.0%} [{low:.0%}, {high:.0%}])"
+    return "0 of 0" if n == 0 else f"{successes} of {n} ({rate:.0%} [{low:.0%}, {high:.0%}])"
 
 
 def side_by_side(table: pd.DataFrame) -> pd.DataFrame:
@@ -38,9 +39,9 @@ def compare(table: pd.DataFrame, a: str, b: str) -> str:
     tried = {group: set(table["task"][(table["arm"] == group) & (table["n"] > 0)]) for group in (a, b)}
     table = table[table["task"].isin(tried[a] & tried[b])]
     (won_a, n_a), (won_b, n_b) = _total(table, a), _total(table, b)
+    if not n_a:
+        return f"{b} and {a} tried no kind in common: nothing to compare."
     rates = f"{b} {counted(won_b, n_b)}, {a} {counted(won_a, n_a)}"
-    if not (n_a and n_b):
-        return f"{rates}: nothing to compare."
     points, low, high = (round(100 * value) for value in difference_of_rates(won_a, n_a, won_b, n_b))
     ends = f"{points:+d} points [{low:+d}, {high:+d}]"
     said = "open, the interval holds 0" if low <= 0 <= high else f"{b if low > 0 else a} succeeds more often"
