@@ -113,11 +113,11 @@ def test_pairs_count_who_alone_is_right():
 def test_conclusions_say_value_n_interval_and_whether_it_is_open():
     """All four ends are in order, AUC 1 [1, 1]; by luck two of the six orders are as clear, p = 1/3: open."""
     assert conclusions(CARD, CASES, "iteration_2") == [
-        "The outcome: right in 10 of 10 (100% [0, 100]). Against majority, the best baseline: "
+        "The outcome: right in 10 of 10, 1.00 [0.00, 1.00]. Against majority, the best baseline: "
         "+40 points [+2, +65] (4 won, 0 lost): better.",
-        "Outcome and page: right in 9 of 10 (90% [0, 100]). Against majority, the best baseline: "
+        "Outcome and page: right in 9 of 10, 0.90 [0.00, 1.00]. Against majority, the best baseline: "
         "+90 points [+46, +100] (9 won, 0 lost): better.",
-        "The page, where it changed: right in 5 of 6 (83% [0, 100]). Against majority, the best baseline: "
+        "The page, where it changed: right in 5 of 6, 0.83 [0.00, 1.00]. Against majority, the best baseline: "
         "+83 points [+21, +100] (5 won, 0 lost): better.",
         "Success against failure: AUC 1.00 [1.00, 1.00] on 2 successes and 2 failures (rank test p = 0.33); "
         "against a coin, 0.50: open.",
@@ -132,7 +132,7 @@ def test_conclusions_say_value_n_interval_and_whether_it_is_open():
 def test_what_is_not_there_is_said():
     first = CASES[(CASES["depth"] == 1) & (CASES["model"] == "iteration_2") & (CASES["truth"] != "success")]
     told = conclusions(CARD[CARD["model"] == "iteration_2"], first, "iteration_2")
-    assert told[0] == "The outcome: right in 10 of 10 (100% [0, 100])."  # no baseline to set it against
+    assert told[0] == "The outcome: right in 10 of 10, 1.00 [0.00, 1.00]."  # no baseline to set it against
     assert "not of both kinds" in told[3]
     assert told[4:] == [
         "Against an earlier iteration: none is there to compare with.",
@@ -146,7 +146,8 @@ def test_sentences_about_a_change_have_no_page_to_compare():
     deep = pd.DataFrame([("iteration_2", "x", 2, "outcome_accuracy", 4, 1.0, 0.5, 1.0)], columns=COLUMNS)
     assert set(pair_table(cases, "iteration_2")["metric"]) == {"outcome_accuracy"}
     told = conclusions(pd.concat([card, deep]), cases, "iteration_2")
-    assert told[-1].startswith("Step 2 of free walks: the outcome right in 4 of 4, from the real page in 4")
+    told_of_walks = "the outcome right in 4 of 4, from the real page in 4: 0 points [-33, +33] (0 won, 0 lost): open."
+    assert told[-1] == f"Step 2 of free walks: {told_of_walks}"  # 1.96 x 1 / 6: no pair that differs
 
 
 def test_examples_are_one_right_and_one_of_each_way_to_be_wrong():

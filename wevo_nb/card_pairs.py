@@ -99,7 +99,7 @@ def pair_table(cases: pd.DataFrame, newest: str) -> pd.DataFrame:
 def conclusions(card: pd.DataFrame, cases: pd.DataFrame, newest: str) -> list[str]:
     """What a report card shows of its newest world model, and how sure it is: sentences, each with n and interval.
 
-    Shares are told in percent and differences in points, against the baseline that is best at the
+    Differences are told in points (hundredths), against the baseline that is best at the
     metric, the world model before (`iteration_<i>`) and the real page; *open* where the interval holds 0.
     """
     pairs = pair_table(cases, newest)
@@ -142,8 +142,7 @@ def _share(first: pd.DataFrame, pairs: pd.DataFrame, newest: str, metric: str) -
     if not row.n:
         return f"{name}: no such case is held out."
     told = (
-        f"{name}: right in {round(row.value * row.n)} of {row.n:.0f} "
-        f"({100 * row.value:.0f}% [{100 * row.low:.0f}, {100 * row.high:.0f}])."
+        f"{name}: right in {round(row.value * row.n)} of {row.n:.0f}, {row.value:.2f} [{row.low:.2f}, {row.high:.2f}]."
     )
     there = [model for model in BASELINES if (model, metric) in first.index]
     if not there:
@@ -194,6 +193,6 @@ def _walks(card: pd.DataFrame, pairs: pd.DataFrame, newest: str) -> list[str]:
 
 
 def _difference(pair) -> str:
-    points = [f"{round(100 * value):+d}" for value in (pair.difference, pair.low, pair.high)]
+    points = [f"{round(100 * value):+d}".replace("+0", "0") for value in (pair.difference, pair.low, pair.high)]
     word = "better" if pair.low > 0 else "worse" if pair.high < 0 else "open"
     return f"{points[0]} points [{points[1]}, {points[2]}] ({pair.won} won, {pair.lost} lost): {word}"
