@@ -9,6 +9,8 @@ from stand_ins import did, seen, task, walk
 from wevo_nb import markup, show
 from wevo_nb.params import load_params
 from wevo_nb.schema import Candidate, Cost, Effect, Verdict
+from wevo_nb.transitions import Situation, Transition
+from wevo_nb.world_model import Prediction
 
 PAGE = "[1] button '<b>'"
 
@@ -66,6 +68,17 @@ def test_a_decision_stands_beside_what_came_of_it():
     beside = show.decision(made, seen(PAGE), seen("[1] link 'a'\n[2] link 'c'")).data
     assert beside.count("really came") == 1 and "1 of 2 lines came" in beside
     assert 'wrong">[2] link &#39;&lt;b&gt;&#39;</mark>' in beside and 'missed">[2] link &#39;c&#39;</mark>' in beside
+
+
+def test_a_prediction_stands_beside_what_really_followed():
+    before, after = seen("[1] link 'a'\n[2] link 'b'"), seen("[1] link 'a'\n[2] link '<c>'")
+    real = Transition(Situation(task(), (), before, did("click [2]").action), after, "changed")
+    html = show.prediction(real, Prediction({}, "changed", before, True)).data
+    assert "click [2] link &#39;b&#39;" in html and "1 of 2 imagined lines came" in html
+    assert 'wrong">[2] link &#39;b&#39;</mark>' in html and 'missed">[2] link &#39;&lt;c&gt;&#39;</mark>' in html
+    ended = real._replace(following=seen("", done=True, reward=1.0), outcome="success")
+    html = show.prediction(ended, Prediction({}, "changed", before, True)).data
+    assert "(the episode ends: success)" in html and "lines came" not in html
 
 
 def test_pages_are_compared_line_by_line_without_their_ids():

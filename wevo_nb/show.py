@@ -15,6 +15,7 @@ from wevo_nb.actions import format_action
 from wevo_nb.meanings import meaning_of
 from wevo_nb.observation import header
 from wevo_nb.params import Resolved
+from wevo_nb.prompts import describe
 from wevo_nb.schema import Decision, Observation, Trajectory
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
     import pandas as pd
     from IPython.display import HTML, Image
+
+    from wevo_nb.transitions import Transition
+    from wevo_nb.world_model import Prediction
 
 CELL = "padding:6px 10px;border:1px solid #bbb;vertical-align:top;text-align:left"
 PRE = "white-space:pre-wrap;font-size:12px;line-height:1.35;margin:0;tab-size:2;background:none"
@@ -109,6 +113,14 @@ def decision(one: Decision, page: Observation | None = None, after: Observation 
     own choice says why.
     """
     return _html(markup.fragment("alone", one, page, after))
+
+
+def prediction(real: Transition, told: Prediction) -> HTML:
+    """A page and an action, what really followed and what a world model imagined, unlike lines marked."""
+    _, _, before, action = real.situation
+    really = f"(the episode ends: {real.outcome})" if real.following.done else real.following.text
+    imagined, really, alike = markup.beside(came(told.observation), really)
+    return _html(markup.fragment("foretold", describe(action, before), before.text, really, imagined, alike))
 
 
 def picture(path: Path) -> Image:
