@@ -109,6 +109,8 @@ def test_a_pair_of_one_policy_under_two_names_is_no_open_question():
     ]  # fmt: skip
     assert comparisons.pairs_table(paired, found, "test_tasks").empty
     assert comparisons.told(table.iloc[0]) == "b and a (n = 2)"
+    # half an episode in each of four cells: 0 -+ 1.96 / 4
+    assert comparisons.told(table.iloc[1]) == "c against a 0 [-49, +49] (0 won, 0 lost, n = 2)"
     many = {"a": episodes("a", "F" * 20), "b": episodes("b", "S" * 20)}
     both = metrics.paired_table(many, [("a", "b"), ("b", "a")])
     assert comparisons.pairs_table(both, many, "test_seeds")["result"].tolist() == ["better", "worse"]

@@ -9,7 +9,7 @@ import pytest
 from stand_ins import did, seen, walk
 
 from wevo_nb import index as module
-from wevo_nb.index import NOT_JUDGED, Index, by_reward, entry_of, pairs, search
+from wevo_nb.index import NOT_JUDGED, Index, entry_of, pairs, search
 from wevo_nb.judge import RewardJudge
 from wevo_nb.params import ParamsError
 from wevo_nb.runs import write_json, write_jsonl
@@ -152,21 +152,23 @@ def test_links_that_lead_out_are_not_read(tmp_path):
 # -- verdicts
 
 
+S, F, U = "success", "failure", "unscored"
 ENDS = [
-    walk(of(), PAGE, reward=1.0),
-    walk(of(), PAGE, reward=0.99),
-    walk(of(), PAGE, "click [1]", PAGE, ended="limit"),
-    walk(of(), PAGE, reward=None),
-    walk(of(), PAGE, reward=None).model_copy(update={"environment": "world_model"}),
-    walk(of(), PAGE, ended="error").model_copy(update={"error": "the page has crashed"}),
-    walk(of(), seen("", blocked="a human-verification page"), ended="blocked"),
+    (walk(of(), PAGE, reward=1.0), (S, S)),
+    (walk(of(), PAGE, reward=0.99), (S, F)),
+    (walk(of(), PAGE, reward=0.69), (F, F)),
+    (walk(of(), PAGE, "click [1]", PAGE, ended="limit"), (F, F)),
+    (walk(of(), PAGE, reward=None), (F, F)),
+    (walk(of(), PAGE, reward=None).model_copy(update={"environment": "world_model"}), (U, U)),
+    (walk(of(), PAGE, ended="error").model_copy(update={"error": "the page has crashed"}), (U, U)),
+    (walk(of(), seen("", blocked="a human-verification page"), ended="blocked"), (U, U)),
 ]
 
 
-@pytest.mark.parametrize("one", ENDS)
-@pytest.mark.parametrize("threshold", [0.7, 1.0])
-async def test_the_rule_is_that_of_the_reward_judge(one, threshold):
-    assert by_reward(one, threshold, "reward") == await RewardJudge(threshold).judge(one)
+@pytest.mark.parametrize(("one", "outcomes"), ENDS)
+async def test_the_verdict_by_reward(one, outcomes):
+    """At least the threshold, .7 of a dream or 1 of a page, where the end is known."""
+    assert ((await RewardJudge(0.7).judge(one)).outcome, (await RewardJudge().judge(one)).outcome) == outcomes
 
 
 def judged(one: Trajectory, outcome: str, judge: str, reason: str = "") -> Trajectory:

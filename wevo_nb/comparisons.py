@@ -103,8 +103,8 @@ def told(row: Mapping[str, Any]) -> str:
     """A row of `pairs_table` in the shortest words, in percentage points."""
     if row["result"] == SAME:
         return f"{row['arm']} and {row['against']} (n = {row['n']})"
-    points = f"{row['points']:+.0f} [{row['low']:+.0f}, {row['high']:+.0f}]"
-    return f"{row['arm']} against {row['against']} {points} ({row['won']} won, {row['lost']} lost, n = {row['n']})"
+    points, low, high = (f"{round(row[key]):+d}".replace("+0", "0") for key in ("points", "low", "high"))
+    return f"{row['arm']} against {row['against']} {points} [{low}, {high}] ({row['won']} won, {row['lost']} lost, n = {row['n']})"
 
 
 def describe(row: Mapping[str, Any], clusters: Clusters = "family") -> str:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from wevo_nb.judge import by_reward
 from wevo_nb.params import ParamsError
 from wevo_nb.runs import read_json
 from wevo_nb.schema import Observation, Task, Trajectory, Verdict
@@ -283,18 +284,6 @@ def rule_of(folder: Path) -> Callable[[Trajectory], Verdict | None]:
         return accept_calibrated([judged], thresholds)[0].verdict if thresholds else verdict
 
     return rule
-
-
-def by_reward(one: Trajectory, threshold: float, judge: str) -> Verdict:
-    """What judge.RewardJudge says, which is asked in notebooks alone; a test holds the two together."""
-    reward = one.final.reward
-    if one.broken:
-        return Verdict(outcome="unscored", judge=judge, reason=one.broken)
-    if reward is None and one.final.done and one.environment != "browser":
-        return Verdict(outcome="unscored", judge=judge, reason="an imagined end of which nothing is known")
-    if reward is None:
-        return Verdict(outcome="failure", judge=judge, reason=f"no end ({one.ended})")
-    return Verdict(outcome="success" if reward >= threshold else "failure", judge=judge, reason=f"reward {reward:.2f}")
 
 
 def _outline(entry: Entry) -> Trajectory:

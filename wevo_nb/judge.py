@@ -38,15 +38,19 @@ class RewardJudge:
         self.threshold, self.name = threshold, name
 
     async def judge(self, trajectory: Trajectory) -> Verdict:
-        if trajectory.broken:
-            return Verdict(outcome="unscored", judge=self.name, reason=trajectory.broken)
-        reward = trajectory.final.reward
-        if reward is None and trajectory.final.done and trajectory.environment != "browser":
-            return Verdict(outcome="unscored", judge=self.name, reason="an imagined end of which nothing is known")
-        if reward is None:
-            return Verdict(outcome="failure", judge=self.name, reason=f"no end ({trajectory.ended})")
-        outcome = "success" if reward >= self.threshold else "failure"
-        return Verdict(outcome=outcome, judge=self.name, reason=f"reward {reward:.2f}")
+        return by_reward(trajectory, self.threshold, self.name)
+
+
+def by_reward(one: Trajectory, threshold: float, judge: str) -> Verdict:
+    """The verdict by the reward of the end; unscored where the episode broke off, or nothing is known of its end."""
+    reward = one.final.reward
+    if one.broken:
+        return Verdict(outcome="unscored", judge=judge, reason=one.broken)
+    if reward is None and one.final.done and one.environment != "browser":
+        return Verdict(outcome="unscored", judge=judge, reason="an imagined end of which nothing is known")
+    if reward is None:
+        return Verdict(outcome="failure", judge=judge, reason=f"no end ({one.ended})")
+    return Verdict(outcome="success" if reward >= threshold else "failure", judge=judge, reason=f"reward {reward:.2f}")
 
 
 class Form(NamedTuple):
