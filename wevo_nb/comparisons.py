@@ -104,7 +104,8 @@ def told(row: Mapping[str, Any]) -> str:
     if row["result"] == SAME:
         return f"{row['arm']} and {row['against']} (n = {row['n']})"
     points, low, high = (f"{round(row[key]):+d}".replace("+0", "0") for key in ("points", "low", "high"))
-    return f"{row['arm']} against {row['against']} {points} [{low}, {high}] ({row['won']} won, {row['lost']} lost, n = {row['n']})"
+    counts = f"{row['won']} won, {row['lost']} lost, n = {row['n']}"
+    return f"{row['arm']} against {row['against']} {points} [{low}, {high}] ({counts})"
 
 
 def describe(row: Mapping[str, Any], clusters: Clusters = "family") -> str:
