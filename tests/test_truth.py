@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import csv
+import re
+
 import pytest
 from stand_ins import task, walk
 
+from wevo_nb.params import ROOT
 from wevo_nb.schema import Trajectory, Verdict
 from wevo_nb.truth import by_cause, by_kind, examples, known_click, of, takeaways, to_replay, with_truth, without_copies
 
@@ -132,3 +136,39 @@ def test_what_a_run_cannot_say_is_said():
     assert unknown[1] == "Whether an accepted dream comes true is open: none of the 4 accepted was replayed."
     assert "refused were not replayed (synthesize.replay: none)" in unknown[2]
     assert unknown[3].startswith("D_w holds 4 dreams, one a task; ")
+
+
+# -- the study
+
+
+def table_of(seed: int, name: str) -> list[dict[str, str]]:
+    with (ROOT / "docs" / "study" / f"seed-{seed}" / "tables" / f"{name}.csv").open() as lines:
+        return list(csv.DictReader(lines))
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_studys_dreams_by_kind_add_up_to_its_other_tables(seed):
+    kinds, [dreams] = table_of(seed, "dreams_by_kind"), table_of(seed, "dreams")
+    total = lambda column: sum(int(row[column]) for row in kinds)  # noqa: E731
+    told = [int(dreams[column]) for column in ("imagined", "accepted", "replayed", "true")]
+    assert [total(column) for column in ("dreams", "accepted", "accepted_replayed", "accepted_true")] == told
+    curve = table_of(seed, "truth")[0]  # every end that was replayed
+    replayed = total("accepted_replayed") + total("refused_replayed")
+    assert [replayed, total("accepted_true") + total("refused_true")] == [int(curve["n"]), int(curve["true"])]
+    rows = [row for row in table_of(seed, "ledger") if row["arm"] == "webevolver" and row["outcome"] == "accepted"]
+    accepted = {row["family"]: row["n"] for row in rows}
+    assert {row["kind"]: row["accepted"] for row in kinds if row["accepted"] != "0"} == accepted
+
+
+def test_the_table_of_notebook_03_is_the_studys():
+    text = (ROOT / "notebooks" / "03_synthesize.ipynb").read_text()
+    quoted = re.findall(r"\| `([\w-]+)` \| (\d+), (\d+), (\d+) \| (\d+), (\d+), (\d+) \| (\d+), (\d+) \|", text)
+    held = [
+        {row["task"]: row["successes"] for row in table_of(seed, "tasks_by_run")
+         if (row["arm"], row["split"], row["n"]) == ("self_improve_1", "test_seeds", "10")}
+        for seed in (1, 2)
+    ]  # fmt: skip
+    told = lambda row: (row["dreams"], row["accepted"], row["accepted_true"])  # noqa: E731
+    one, two = ({row["kind"]: told(row) for row in table_of(seed, "dreams_by_kind")} for seed in (1, 2))
+    assert sorted(quoted) == [(kind, *one[kind], *two[kind], held[0][kind], held[1][kind]) for kind in sorted(one)]
+    assert len(quoted) == 10

@@ -152,8 +152,8 @@ def takeaways(pairs: Sequence[Pair], kept: Sequence[Trajectory], real: Sequence[
     once = without_copies(pairs)
     yes, no = of(once, accepted=True), of(once, accepted=False)
     said = [
-        f"Accepted: {accepted} of {len(dreams)} dreams of {kinds} kinds. Without copies (same task and actions), as all "
-        f"that follows: {rate(sum(one.verdict.success for one, _ in once), len(once))}.",
+        f"Accepted: {accepted} of {len(dreams)} dreams of {kinds} kinds. Without copies (same task and actions), as "
+        f"all that follows: {rate(sum(one.verdict.success for one, _ in once), len(once))}.",
         _of_accepted(yes, of(pairs, accepted=True), accepted),
     ]
     if replay != "all":
