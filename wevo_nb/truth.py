@@ -26,9 +26,9 @@ KIND_COLUMNS = (
 
 
 def known_click(real: Sequence[Trajectory], tasks: Sequence[Task]) -> Transition | None:
-    """A first step that was really taken on one of these tasks, so that it is known what followed.
+    """A first step that was really taken, so that it is known what followed.
 
-    One on an element that the objective names, where there is one, rather no button. None: no such step is known.
+    Rather one on an element that the objective names, and of these rather one on `tasks`. None: there is no step.
     """
     keys = {task.key for task in tasks}
     firsts = [
@@ -36,11 +36,10 @@ def known_click(real: Sequence[Trajectory], tasks: Sequence[Task]) -> Transition
             Situation(one.task, (), step.observation, step.decision.action), after, outcome_of(step.observation, after)
         )
         for one in real
-        if one.task.key in keys
         for _, step, after in one.transitions()[:1]
         if step.valid and step.decision.action is not None
     ]
-    return min(firsts, key=_names_it, default=None)
+    return min(firsts, key=lambda t: (_names_it(t), t.situation.task.key not in keys), default=None)
 
 
 def _names_it(transition: Transition) -> int:
@@ -69,7 +68,7 @@ def with_truth(dreams: Sequence[Trajectory], replays: Iterable[Trajectory]) -> l
 
 
 def of(pairs: Sequence[Pair], *, accepted: bool) -> list[bool]:
-    """The truth of the accepted dreams, or of the refused ones, as far as it is known."""
+    """The truth of the accepted dreams, or of all others (the refused), as far as it is known."""
     return [true for one, true in pairs if true is not None and one.verdict.success == accepted]
 
 
