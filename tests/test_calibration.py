@@ -17,6 +17,7 @@ from wevo_nb.calibration import (
     lives_on,
     of_dreams,
     of_run,
+    tells,
     to_judge,
     truth_of,
     with_truth,
@@ -171,6 +172,24 @@ def run(tmp_path):
     write_jsonl(tmp_path / "05_wmla/zero_shot/trajectories.jsonl", by_model)
     write_jsonl(tmp_path / "05_wmla/webevolver/trajectories.jsonl", by_reward)
     return tmp_path
+
+
+def test_whether_a_judge_tells_successes_from_failures():
+    """3 of 4 against 4 of 9, 75% - 44%: open. All of 20 against none of 20: apart. All of everything: open. One
+    that turns it round takes one for the other."""
+    said = tells("llm", calibrate(with_truth(JUDGED), stage="s", base="m"))
+    assert said.startswith("Judge llm calls 3 of 4 successes and 4 of 9 failures a success, +31 points [")
+    assert said.endswith("whether it tells them apart is open.")
+    twenty = lambda right, wrong: calibrate(  # noqa: E731
+        with_truth(episodes(*[(True, right, OWN)] * 20, *[(False, wrong, OWN)] * 20)), stage="s"
+    )
+    assert tells("llm", twenty(S, F)).endswith("it tells them apart.") and "+100 points" in tells("llm", twenty(S, F))
+    assert tells("llm", twenty(F, S)).endswith("it takes one for the other.")
+    assert "+0 points" in tells("llm", twenty(S, S)) and tells("llm", twenty(S, S)).endswith("is open.")
+    only = calibrate(with_truth(episodes((True, S, OWN))), stage="s")
+    assert tells("llm", only).endswith("1 of 1 successes and 0 of 0 failures a success: too little to say whether it "
+                                       "tells them apart.")  # fmt: skip
+    assert tells("reward", only) == tells("llm", of_dreams([episode(True, S)], true=1, replayed=1)) == ""
 
 
 def test_every_judge_of_a_run_is_found_in_the_records_of_its_finished_stages(run):

@@ -19,11 +19,33 @@ CARD = pd.DataFrame(
 )  # fmt: skip
 
 
-def test_lengths_of_rows_with_the_limit():
-    frame = pd.DataFrame({"outcome": ["changed", "same", "changed"], "tokens": [100, 50, 300], "max_length": 512})
-    [panel] = figures_model.tokens_a_row(frame).axes
-    assert panel.lines[0].get_xdata()[0] == 512
-    assert [text.get_text() for text in panel.get_legend().get_texts()] == ["changed (2)", "same (1)", "max_length"]
+def test_a_report_card_has_a_row_a_model_and_n_on_every_panel():
+    frame = pd.DataFrame([card(m, 1, k, v) for m, v in (("copy_page", 0.3), ("iteration_1", 0.6), ("iteration_2", 0.8))
+                          for k in ("exact_match", "auc_success")])  # fmt: skip
+    drawn = figures_model.report_card_rows(frame)
+    exact, auc = drawn.axes
+    assert [text.get_text() for text in exact.get_yticklabels()] == ["copy_page", "iteration_1", "iteration_2"]
+    assert [(c[0].get_xdata()[0], c[0].get_ydata()[0]) for c in exact.containers] == [
+        (pytest.approx(30), 0), (pytest.approx(60), 1), (pytest.approx(80), 2),
+    ]  # fmt: skip
+    assert exact.get_title(loc="left") == "exact_match\nn = 40"
+    dotted = [[set(line.get_xdata()) for line in panel.lines if line.get_linestyle() == ":"] for panel in (exact, auc)]
+    assert dotted == [[], [{50}]]
+
+
+def test_free_walks_stand_beside_the_real_page_and_copying():
+    """Depth 1 is no walk; what is not measured (n = 0) is not drawn."""
+    rows = [card("copy_page", 2, "exact_match", 0.2), card("iteration_1", 2, "exact_match", 0.4)]
+    rows += [card("iteration_1", 2, "teacher_forced_exact_match", 0.7), card("iteration_1", 1, "exact_match", 0.9)]
+    rows += [card("untrained", 2, "exact_match", 0.1), card("iteration_1", 2, "element_f1", 0.9)]
+    rows += [card("iteration_1", 3, "exact_match", float("nan")) | {"n": 0}]
+    frame = figures_model.walk_frame(pd.DataFrame(rows), "iteration_1")
+    assert frame[["series", "depth", "value"]].values.tolist() == [
+        ["iteration_1, free walk", 2, 0.4], ["iteration_1, real page", 2, 0.7], ["copy_page", 2, 0.2],
+    ]  # fmt: skip
+    [panel] = figures_model.walk_points(frame).axes
+    assert [c[0].get_ydata()[0] for c in panel.containers] == pytest.approx([40, 70, 20])
+    assert [text.get_text() for text in panel.get_xticklabels()] == ["2\nn = 40"]
 
 
 def test_quality_by_depth_stands_beside_the_papers_grades():
@@ -68,7 +90,9 @@ def test_a_grid_has_a_panel_for_each_axis_of_each_source():
     assert by_k.get_title(loc="left") == "paper, reported (n = 473)"
 
 
-@pytest.mark.parametrize("draw", ["tokens_a_row", "quality_by_depth", "truth_by_threshold", "lookahead_grid"])
+@pytest.mark.parametrize(
+    "draw", ["report_card_rows", "walk_points", "quality_by_depth", "truth_by_threshold", "lookahead_grid"]
+)
 def test_nothing_to_draw_is_said(draw):
     figure = getattr(figures_model, draw)(pd.DataFrame())
     assert figure.texts[0].get_text() == f"{draw}: nothing to draw yet"

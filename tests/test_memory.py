@@ -10,6 +10,7 @@ from wevo_nb.memory import (
     Shape,
     activation_bytes,
     adapter_parameters,
+    in_words,
     known_shapes,
     kv_bytes,
     serving,
@@ -167,6 +168,14 @@ def test_what_is_trained_is_all_but_the_frozen_or_the_adapter():
     two = SMALL._replace(layers=2)
     assert trained_parameters(two, limits(method="full", freeze_embeddings=True, freeze_layers=1)) == 592 + 8 + 80
     assert trained_parameters(SMALL, limits(method="qlora", lora_rank=3)) == adapter_parameters(SMALL, 3)
+
+
+def test_a_training_in_words():
+    """49,152 x 576 embeddings and 15 of 30 blocks of 3,540,096 left as they are, of 134,515,008."""
+    half = limits(method="full", freeze_embeddings=True, freeze_layers=15)
+    assert in_words("smollm2-135m", half) == (
+        "smollm2-135m: 30 blocks, 134.5 million parameters; full trains 53.1 million (39%)"
+    )
 
 
 def test_full_training_is_sixteen_bytes_a_weight_and_a_copy_in_16_bit():

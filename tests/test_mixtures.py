@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from wevo_nb.mixtures import NoSuchRows, compose, fit
+from wevo_nb.mixtures import NoSuchRows, compose, fit, kinds_table, policies_table, train_on
 from wevo_nb.params import FINAL_ARMS
+from wevo_nb.rejection import NothingToLearnFrom
+from wevo_nb.runs import write_json
 from wevo_nb.targets import Row
 
 
@@ -71,3 +73,69 @@ def test_every_arm_of_the_params_can_be_composed_and_no_other():
         compose(arm, FIRST, BESIDE, seed=0)
     with pytest.raises(NoSuchRows, match="no data arm 'webevolve': take one of webevolver, "):
         compose("webevolve", FIRST, BESIDE, seed=0)
+
+
+def of_kinds(prefix: str, **counts: int) -> list[Row]:
+    told = [(kind, {"role": "user", "content": f"{prefix}{kind}{i}"}) for kind, n in counts.items() for i in range(n)]
+    return [Row((message,), "reply", kind) for kind, message in told]
+
+
+REAL, DREAMT = of_kinds("real", a=9, b=1), of_kinds("imagined", a=1, c=2)  # balanced: 4 + 2, and 2 + 4
+HOW = {"per_task": 4, "max_repeat": 2, "seed": 0}
+
+
+@pytest.mark.parametrize(
+    ("arm", "beside", "of_real", "of_beside"),
+    [
+        ("self_improve", [], 6, 0),
+        ("webevolver", DREAMT, 6, 6),
+        ("explorer", of_kinds("explored", a=1), 6, 6),  # two after the balance, repeated to the six of the dreams
+        ("more_real", of_kinds("later", a=9, b=9, c=9), 6, 6),  # twelve, cut
+        ("more_real", [], 6, 0),
+        ("no_world_model", of_kinds("written", a=1), 6, 2),  # as many as it has
+    ],
+)
+def test_controls_are_trained_on_as_many_rows_beside_the_real_ones_as_there_are_dreams(arm, beside, of_real, of_beside):
+    found, steps = train_on(arm, REAL, beside, [] if arm == "self_improve" else DREAMT, **HOW)
+    real = [row for row in found if row.messages[0]["content"].startswith("real")]
+    assert (len(real), len(found) - len(real)) == (of_real, of_beside)
+    assert {row.messages[0]["content"] for row in real if row.task == "b"} == {"realb0"}
+    assert steps[0] == {"data": "real", "step": "balanced to 4 a kind", "kept": 6}
+    fitted = [step["kept"] for step in steps if step["step"] == "as many as the imagined ones"]
+    assert fitted == ([6] if of_beside and arm != "no_world_model" else [])
+
+
+@pytest.mark.parametrize(("arm", "real", "beside"), [("real_only", REAL, []), ("mixed", REAL[:5], DREAMT[:1])])
+def test_arms_of_equal_size_are_as_large_as_the_dreams_alone(arm, real, beside):
+    assert len(train_on(arm, real, beside, DREAMT, **HOW)[0]) == 6
+    assert len(train_on("synthetic_only", [], DREAMT, DREAMT, **HOW)[0]) == 6
+
+
+def test_without_any_row_nothing_is_trained():
+    with pytest.raises(NothingToLearnFrom):
+        train_on("webevolver", [], [], [], **HOW)
+
+
+def test_rows_are_counted_by_kind_different_ones_and_repeats():
+    table = kinds_table(["b", "a", "never"], REAL, DREAMT, [REAL[0], REAL[0], REAL[1], DREAMT[1]])
+    assert table.to_dict("index") == {
+        "b": {"real": 1, "beside them": 0, "trained on": 0, "of these different": 0},
+        "a": {"real": 9, "beside them": 1, "trained on": 3, "of these different": 2},
+        "never": {"real": 0, "beside them": 0, "trained on": 0, "of these different": 0},
+        "c": {"real": 0, "beside them": 2, "trained on": 1, "of these different": 1},
+        "all": {"real": 10, "beside them": 3, "trained on": 4, "of these different": 3},
+    }
+
+
+def test_policies_stand_in_their_order_and_a_twin_is_named(tmp_path):
+    for stage, arm, row in (
+        ("04_webevolver", "webevolver", "a"), ("iter-1/04_self_improve", "self_improve", "a"),
+        ("iter-2/04_self_improve", "self_improve", "b"), ("04_mixed.old-1", "mixed", "c"),
+    ):  # fmt: skip
+        write_json(tmp_path / stage / "metrics.json", {"arm": arm, "rows": {"trained on": 8}, "steps": 4})
+        write_json(tmp_path / stage / "rows.json", [row])
+        write_json(tmp_path / stage / "manifest.json", {})
+    table = policies_table(tmp_path)
+    assert table["policy"].tolist() == ["self_improve_1", "self_improve_2", "webevolver"]
+    assert table["same policy as"].tolist() == ["", "", "self_improve_1"]
+    assert table["trained on"].tolist() == [8, 8, 8] and table["steps"].tolist() == [4, 4, 4]

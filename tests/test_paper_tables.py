@@ -296,6 +296,7 @@ def test_panels_are_blocks_of_rows_and_what_is_only_drawn_says_so():
 def test_many_columns_are_printed_as_counts():
     many = frame([("test_seeds", "click", f"arm {i}", 50.0, 10, 23.7, 76.3, "mine", "") for i in range(9)])
     assert tables.markdown(many).splitlines()[-1] == "| click |" + " 5/10 |" * 9
+    assert " & ".join(rf"\rotatebox{{90}}{{arm {i}}}" for i in range(9)) in tables.latex(many, "", "many")
 
 
 def test_latex_is_escaped_and_set_with_booktabs():

@@ -40,7 +40,7 @@ def test_successes_are_kept_shortest_first_and_every_filter_is_counted():
         {"step": "episodes", "kept": 7},
         {"step": "scored", "kept": 5},
         {"step": "successes", "kept": 4},
-        {"step": "at most 2 a task", "kept": 3},
+        {"step": "at most 2 a kind", "kept": 3},
     ]
 
 
@@ -48,7 +48,7 @@ def test_ties_are_broken_by_the_seed_alone():
     found = [episode("a", i, 1, "success") for i in range(20)]
     first, _ = keep_successes(found, cap=3, seed=0)
     assert first == keep_successes(found, cap=3, seed=0)[0] != keep_successes(found, cap=3, seed=1)[0]
-    assert keep_successes([], cap=3, seed=0)[1][-1] == {"step": "at most 3 a task", "kept": 0}
+    assert keep_successes([], cap=3, seed=0)[1][-1] == {"step": "at most 3 a kind", "kept": 0}
 
 
 def test_steps_that_changed_nothing_are_left_out_of_rows_and_of_later_histories():
@@ -91,7 +91,7 @@ def test_rows_are_brought_to_the_same_number_a_task_repeated_at_most_so_often():
     repeats = Counter(row.messages[0]["content"] for row in rows)
     assert sorted(n for text, n in repeats.items() if text[0] == "a") == [1] * 6
     assert {text: n for text, n in repeats.items() if text[0] != "a"} == {"b 0": 3, "b 1": 3, "c 0": 4}
-    assert funnel == [{"step": "balanced to 6 a task", "kept": 16}]
+    assert funnel == [{"step": "balanced to 6 a kind", "kept": 16}]
 
 
 def test_nothing_to_learn_from_is_an_error_with_the_cure():

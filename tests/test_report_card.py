@@ -81,6 +81,7 @@ def test_every_metric_of_the_case_by_hand():
         "end_recall": (4, 3 / 4),
         "auc_success": (4, 0.5),
         "exact_match": (8, 4 / 8),
+        "exact_changed": (3, 1 / 3),
         "ids_resolve": (4, 3 / 4),
         "element_f1": (4, 32 / 42),
         "changed_f1": (4, 4 / 10),
@@ -193,7 +194,8 @@ def test_copying_the_page_gets_only_what_stays():
     truth = [t for t, _ in CASE]
     assert values(card(list(zip(truth, copy_page(truth), strict=True)))) == {
         "parses": (8, 1.0), "outcome_accuracy": (8, 1 / 8), "end_precision": (0, math.nan), "end_recall": (4, 0.0),
-        "auc_success": (4, 0.5), "exact_match": (8, 1 / 8), "ids_resolve": (4, 1.0), "element_f1": (4, 21 / 24),
+        "auc_success": (4, 0.5), "exact_match": (8, 1 / 8), "exact_changed": (3, 0.0),
+        "ids_resolve": (4, 1.0), "element_f1": (4, 21 / 24),
         "changed_f1": (4, 0.0), "copied": (4, 1.0), "hallucinated_controls": (4, 0.0),
         "hallucinated_facts": (4, math.nan),
     }  # fmt: skip

@@ -7,7 +7,10 @@ import re
 from stand_ins import did, seen, task, walk
 
 from wevo_nb import markup, show
+from wevo_nb.params import load_params
 from wevo_nb.schema import Candidate, Cost, Effect, Verdict
+from wevo_nb.transitions import Situation, Transition
+from wevo_nb.world_model import Prediction
 
 PAGE = "[1] button '<b>'"
 
@@ -19,12 +22,10 @@ def test_a_strip_has_a_picture_for_every_action_and_repeats_it_where_nothing_was
     assert "click [1]" in html and "stop [42]" in html and "<i>" not in html
 
 
-def test_effects_say_what_each_action_did():
-    after = seen("[1] link 'x'", note="a new tab was opened", effect=Effect(changed=True, navigated=True, opened=1))
+def test_an_action_that_could_not_be_done_is_told_with_its_cause():
     refused = seen(PAGE, note="there is no element [9]", effect=Effect(problem="no_element"))
-    table = show.effects(walk(task(), PAGE, "click [9]", refused, "click [1]", after, ended="limit"))
-    assert table["it"].tolist() == ["not done (no_element)", "changed the page, went to another, 1 new tab"]
-    assert table["note"].tolist() == ["there is no element [9]", "a new tab was opened"]
+    html = show.trajectory(walk(task(), PAGE, "click [9]", refused, ended="limit")).data
+    assert "not done (no_element): there is no element [9]" in html
 
 
 def test_a_page_shows_its_boxes_and_its_text_as_text():
@@ -69,6 +70,17 @@ def test_a_decision_stands_beside_what_came_of_it():
     assert 'wrong">[2] link &#39;&lt;b&gt;&#39;</mark>' in beside and 'missed">[2] link &#39;c&#39;</mark>' in beside
 
 
+def test_a_prediction_stands_beside_what_really_followed():
+    before, after = seen("[1] link 'a'\n[2] link 'b'"), seen("[1] link 'a'\n[2] link '<c>'")
+    real = Transition(Situation(task(), (), before, did("click [2]").action), after, "changed")
+    html = show.prediction(real, Prediction({}, "changed", before, True)).data
+    assert "click [2] link &#39;b&#39;" in html and "1 of 2 imagined lines came" in html
+    assert 'wrong">[2] link &#39;b&#39;</mark>' in html and 'missed">[2] link &#39;&lt;c&gt;&#39;</mark>' in html
+    ended = real._replace(following=seen("", done=True, reward=1.0), outcome="success")
+    html = show.prediction(ended, Prediction({}, "changed", before, True)).data
+    assert "(the episode ends: success)" in html and "lines came" not in html
+
+
 def test_pages_are_compared_line_by_line_without_their_ids():
     """A line that stands there twice and was imagined once is missed once; an end is compared with nothing."""
     wrong, missed, alike = markup.beside("[1] link 'a'\n[2] link 'b'", "[1] link 'b'\n[2] link 'a'\n[3] link 'a'")
@@ -98,3 +110,20 @@ def test_a_dream_tells_of_a_change_by_its_pages():
     assert markup.did(seen("a"), seen("b")) == "changed the page" and markup.did(seen("a"), seen("a")) == "nothing"
     assert markup.did(seen("a"), seen("", done=True)) == "ended the episode"
     assert markup.did(seen("a"), seen("b", effect=Effect())) == "nothing"  # a browser that says so knows better
+
+
+def test_params_that_were_set_come_first_and_the_rest_is_folded():
+    html = show.params_table(load_params("smoke", {"policy.verbs": ["click"]}), "policy").data
+    given, folded = html.split("<details>")
+    rows = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row) for row in re.findall(r"<tr>(.*?)</tr>", given)]
+    assert rows[0] == ["key", "value", "set by", "meaning"]
+    assert ["policy.verbs", "[click]", "overrides", "what may be chosen"] in rows
+    assert {row[2] for row in rows[1:]} == {"smoke", "overrides"} and {row[0][:7] for row in rows[1:]} == {"policy."}
+    assert "policy.no_repeat" in folded and ">true<" in folded and "policy.verbs" not in folded and ">seed<" in folded
+    told = show.params_table(load_params("smoke", {"roles.judge.base": "<b>"}), "roles").data
+    assert "&lt;b&gt;" in told and "<b>" not in told
+
+
+def test_where_nothing_is_set_every_param_is_folded():
+    html = show.params_table(load_params("smoke"), "analysis").data
+    assert html.startswith("<details><summary>3 more, as in params/base.yaml</summary><table>")  # seed, runs, clusters

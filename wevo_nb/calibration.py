@@ -182,6 +182,35 @@ def beside(judge: str, rows: Sequence[Mapping]) -> str:
     return BY_RULE.get(judge) or describe([row for row in rows if row["judge"] == judge])
 
 
+def tells(judge: str, rows: Sequence[Mapping]) -> str:
+    """Whether a judge tells successes from failures: the shares of both that it accepts, and their difference.
+
+    A sentence for each model and prompt of that name in `rows`; empty where it was not
+    asked about both. The interval
+    is Newcombe's, of two different groups of episodes.
+    """
+    found: dict[tuple, dict[str, Mapping]] = {}
+    for row in rows:
+        if row["judge"] == judge:
+            found.setdefault((row["model"], row["prompt"]), {})[row["metric"]] = row
+    return "\n".join(
+        _told_apart(judge, one["recall"], one["false_success"]) for one in found.values() if "recall" in one
+    )
+
+
+def _told_apart(judge: str, recall: Mapping, false: Mapping) -> str:
+    counts = [(round(row["value"] * row["n"]) if row["n"] else 0, row["n"]) for row in (recall, false)]
+    (right, n_right), (wrong, n_wrong) = counts
+    said = f"Judge {judge} calls {right} of {n_right} successes and {wrong} of {n_wrong} failures a success"
+    if not (n_right and n_wrong):
+        return f"{said}: too little to say whether it tells them apart."
+    points, low, high = (round(100 * value) for value in difference_of_rates(wrong, n_wrong, right, n_right))
+    ends = f"{points:+d} points [{low:+d}, {high:+d}]"
+    if low <= 0 <= high:
+        return f"{said}, {ends}: whether it tells them apart is open."
+    return f"{said}, {ends}: it {'tells them apart' if low > 0 else 'takes one for the other'}."
+
+
 def lives_on(judge: str, rows: Sequence[Mapping]) -> str:
     """The precision on which rejection sampling by this judge lives: what is missing to all of it is false data."""
     found = [row for row in rows if row["judge"] == judge and row["metric"] == "precision" and row["n"]]

@@ -1,4 +1,4 @@
-"""The figures of world models, judges and look-ahead: lengths, quality by depth, truth by threshold, grids.
+"""The figures of world models, judges and look-ahead: report cards, walks, truth by threshold, grids.
 
 Like figures.py: a tidy frame in, a matplotlib Figure out, n and a 95% interval on every point.
 Used by notebooks 02, 03, 05 and 06. Paper: Table 2, Table 4 and the depth study.
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
+from wevo_nb.card_pairs import SHOWN
 from wevo_nb.figures import (
     BLUE,
     GREEN,
-    GREY,
     ORANGE,
     PINK,
     SKY,
@@ -40,26 +40,68 @@ WORTH = {  # metric of calibration.calibrate: title of its panel, and which way 
     "false_success": ("failures accepted", "lower is better"),
     "false_success_own": ("of its own policy", "lower is better"),
 }
-SHADES = {"changed": BLUE, "same": GREY, "success": GREEN, "failure": ORANGE, "value": PINK}
+WALK_METRICS = ("outcome_accuracy", "exact_match")
+FRACTIONS = (range(0, 101, 25), ("0", ".25", ".5", ".75", "1"))  # ticks of a scale in percent
 
 
 @_styled
-def tokens_a_row(frame: pd.DataFrame) -> Figure:
-    """A histogram of the lengths of rows by outcome, with the limit. Frame: outcome, tokens, max_length."""
-    figure = Figure(figsize=(8, 2.8), layout="constrained")
-    panel = figure.subplots()
-    groups = dict(list(frame.groupby("outcome", sort=False)["tokens"]))
-    panel.hist(
-        list(groups.values()),
-        bins=30,
-        stacked=True,
-        color=[SHADES.get(name, "black") for name in groups],
-        label=[f"{name} ({len(values)})" for name, values in groups.items()],
-    )
-    panel.axvline(frame["max_length"].iloc[0], color="black", linestyle=":", label="max_length")
-    panel.set(xlabel="tokens a row, prompt and reply", ylabel="rows", xlim=(0, None))
-    panel.legend()
+def report_card_rows(frame: pd.DataFrame) -> Figure:
+    """A report card at one step, a panel a metric (of `card_pairs.SHOWN`), a row a model. Frame: its columns."""
+    models, metrics = list(dict.fromkeys(frame["model"])), [m for m in SHOWN if m in set(frame["metric"])]
+    figure = Figure(figsize=(1.2 + 2.0 * len(metrics), 1.5 + 0.34 * len(models)), layout="constrained")
+    panels = figure.subplots(1, len(metrics), sharey=True, squeeze=False)[0]
+    for metric, panel in zip(metrics, panels, strict=True):
+        _rows(panel, models)
+        part = frame[frame["metric"] == metric]
+        for row in part[part["n"] > 0].itertuples():
+            _interval(panel, models.index(row.model), row.value, row.low, row.high, colour(row.model))
+        if metric == "auc_success":
+            panel.axvline(50, color="black", linestyle=":", linewidth=1)
+        panel.set_title(f"{metric}\nn = {part['n'].max():.0f}", fontsize=9)
+        panel.set(xlim=(-4, 104))
+        panel.set_xticks(*FRACTIONS)
+    figure.supxlabel(f"0 to 1, 95% interval; {UP}; dotted: a coin", fontsize=8)
     return figure
+
+
+@_styled
+def walk_points(frame: pd.DataFrame) -> Figure:
+    """Free walks beside predictions from the real page, a panel a metric. Frame: `walk_frame`."""
+    metrics, depths = list(dict.fromkeys(frame["metric"])), sorted(set(frame["depth"]))
+    series = list(dict.fromkeys(frame["series"]))
+    figure = Figure(figsize=(1 + 3.4 * len(metrics), 3.2), layout="constrained")
+    panels = figure.subplots(1, len(metrics), sharey=True, squeeze=False)[0]
+    for metric, panel in zip(metrics, panels, strict=True):
+        part = frame[frame["metric"] == metric]
+        for row in part.itertuples():
+            x = depths.index(row.depth) + 0.16 * (series.index(row.series) - (len(series) - 1) / 2)
+            _interval(panel, x, row.value, row.low, row.high, colour(row.series), upright=True, label=row.series)
+        counts = part.groupby("depth")["n"].max().reindex(depths, fill_value=0)
+        panel.set_xticks(range(len(depths)), [f"{depth}\nn = {n:.0f}" for depth, n in counts.items()])
+        panel.set(title=metric, xlim=(-0.5, len(depths) - 0.5), ylim=(-4, 104), xlabel="step of the walk")
+        panel.set_yticks(*FRACTIONS)
+    panels[0].set_ylabel(f"0 to 1, 95% interval\n{UP}")
+    _legend(figure, columns=len(series))
+    return figure
+
+
+def walk_frame(card: pd.DataFrame, newest: str) -> pd.DataFrame:
+    """The frame of `walk_points` from a report card: series, depth (from 2 on), metric (WALK_METRICS), n, value, low,
+    high (fractions). Series are the free walks of `newest`, the same places from the real page, and copying the page.
+    """
+    import pandas as pd
+
+    deep = card[card["depth"] > 1]
+    parts = [
+        deep[deep["model"] == newest].assign(series=f"{newest}, free walk"),
+        deep[(deep["model"] == newest) & deep["metric"].str.startswith(TEACHER_FORCED)].assign(
+            series=f"{newest}, real page", metric=lambda rows: rows["metric"].str.removeprefix(TEACHER_FORCED)
+        ),
+        deep[deep["model"] == "copy_page"].assign(series="copy_page"),
+    ]
+    whole = pd.concat(parts, ignore_index=True)
+    columns = ["series", "depth", "metric", "n", "value", "low", "high"]
+    return whole[whole["metric"].isin(WALK_METRICS) & (whole["n"] > 0)][columns].reset_index(drop=True)
 
 
 @_styled

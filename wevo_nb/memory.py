@@ -3,7 +3,7 @@
 Reads the shapes of known models (model_shapes.json), or a config.json. Everything is bytes of one
 device; 1 GB is 10^9 bytes, so a GPU sold as 80 GB holds a little more than is counted here. Weights,
 KV cache and optimizer are exact; activations count the tensors that a backward pass keeps and are an
-estimate. Used by `wevo plan`. Paper: none; it reports no memory.
+estimate. Used by `wevo plan` and notebook 04. Paper: none; it reports no memory.
 """
 
 from __future__ import annotations
@@ -151,6 +151,17 @@ def trained_parameters(shape: Shape, params: SFTParams) -> int:
         return adapter_parameters(shape, params.lora_rank)
     frozen = params.freeze_layers * shape.block + (shape.embedding if params.freeze_embeddings else 0)
     return shape.parameters - frozen
+
+
+def in_words(base: str, params: SFTParams) -> str:
+    """How large a base is and how much of it is trained, for a reader; says so where the size is not known."""
+    try:
+        shape = shape_of(base)
+    except ParamsError:
+        return f"{base}: its size is not known here"
+    whole, part = shape.parameters, trained_parameters(shape, params)
+    size = f"{shape.layers} blocks, {whole / 1e6:,.1f} million parameters"
+    return f"{base}: {size}; {params.method} trains {part / 1e6:,.1f} million ({part / whole:.0%})"
 
 
 def activation_bytes(shape: Shape, params: SFTParams, *, supervised: int, form: Form = "bfloat16") -> float:

@@ -7,6 +7,7 @@ unknown key or a value out of range is refused with its path, the value and the 
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -586,11 +587,11 @@ class Resolved(BaseModel):
         return self.model_copy(update={"params": self.params.model_copy(update={"wmla": wmla})})
 
     def rows(self, *sections: str) -> list[dict[str, str]]:
-        """One row a value of the named sections: key, value, layer."""
+        """One row a value of the named sections: key, value as YAML writes it, layer."""
         leaves = flatten(self.params.model_dump(mode="json"))
         named = lambda key: key.split(".")[0] in sections  # noqa: E731
         return [
-            {"key": key, "value": str(value), "set by": self.layers.get(key, "base")}
+            {"key": key, "value": _written(value), "set by": self.layers.get(key, "base")}
             for key, value in leaves.items()
             if named(key)
         ]
@@ -666,6 +667,13 @@ def parse_setting(text: str) -> dict[str, Any]:
         raise ParamsError(
             f"--set {text!r}: the value is no YAML, e.g. --set wmla.k=5 or --set 'wmla.arms=[zero_shot]'"
         ) from None
+
+
+def _written(value: Any) -> str:
+    """A value as in a profile or after `--set`: null, true, [click, type]."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_written, value))}]"
+    return json.dumps(value) if value is None or isinstance(value, bool) else str(value)
 
 
 def _read(path: Path) -> dict:

@@ -22,7 +22,7 @@ class NothingToLearnFrom(RuntimeError):
 def keep_successes(trajectories: Sequence[Trajectory], *, cap: int, seed: int) -> tuple[list[Trajectory], list[dict]]:
     """Judged trajectories -> the kept ones and a funnel of (step, kept).
 
-    Shortest first, at most `cap` a task, ties in an order fixed by `seed`.
+    Shortest first, at most `cap` a kind of task, ties in an order fixed by `seed`.
     """
     funnel = [{"step": "episodes", "kept": len(trajectories)}]
     scored = [t for t in trajectories if t.verdict and t.verdict.outcome != "unscored"]
@@ -34,7 +34,7 @@ def keep_successes(trajectories: Sequence[Trajectory], *, cap: int, seed: int) -
     for trajectory in sorted(good, key=lambda t: len(t.steps)):
         by_task.setdefault(trajectory.task.name, []).append(trajectory)
     kept = [t for name in sorted(by_task) for t in by_task[name][:cap]]
-    funnel.append({"step": f"at most {cap} a task", "kept": len(kept)})
+    funnel.append({"step": f"at most {cap} a kind", "kept": len(kept)})
     return kept, funnel
 
 
@@ -69,7 +69,7 @@ def policy_rows(trajectories: Sequence[Trajectory], params: PolicyParams) -> tup
 
 
 def balance(rows: Sequence[Row], *, per_task: int, max_repeat: int, seed: int) -> tuple[list[Row], list[dict]]:
-    """Rows brought to `per_task` a task: more are left out, fewer repeated up to `max_repeat` times.
+    """Rows brought to `per_task` a kind of task: more are left out, fewer repeated up to `max_repeat` times.
 
     Raises NothingToLearnFrom on an empty set.
     """
@@ -88,4 +88,4 @@ def balance(rows: Sequence[Row], *, per_task: int, max_repeat: int, seed: int) -
         wanted = min(per_task, len(pile) * max_repeat)
         out += [pile[i % len(pile)] for i in range(wanted)]
     rng.shuffle(out)
-    return out, [{"step": f"balanced to {per_task} a task", "kept": len(out)}]
+    return out, [{"step": f"balanced to {per_task} a kind", "kept": len(out)}]

@@ -7,7 +7,8 @@ are rules, so that anyone gets the same number.
 
 parses                  it has an outcome and, where that needs one, a page, and both can be read
 ids_resolve             see `resolves`
-exact_match             outcome and whole next page are right
+exact_match             outcome and whole next page are right; where the episode ends, the outcome
+exact_changed           the same over the transitions that really change the page
 outcome_accuracy        of the four outcomes
 end_precision, _recall  of the episodes predicted to end those that did; of those that did, the ones predicted
 auc_success             chance that a real success gets a higher P(success | end) than a real failure
@@ -145,6 +146,11 @@ def exact(transition: Transition, prediction: Prediction) -> bool:
     return transition.following.done or transition.following.text == prediction.observation.text
 
 
+def outcome_told(prediction: Prediction) -> str | None:
+    """The outcome that a prediction names; None where its reply has none."""
+    return prediction.outcome if any(prediction.probabilities.values()) else None
+
+
 def resolves(case: Case) -> bool:
     """Whether the next page can be acted on: its ids are 1..n, each once, and the next real action finds its element.
 
@@ -176,7 +182,7 @@ def ratio(metric: str, parts: Sequence[tuple[float, float]]) -> dict:
 
 def _outcome_rows(cases: Sequence[Case]) -> list[dict]:
     """What needs no page. A reply without an outcome is right about none."""
-    told = [c.prediction.outcome if any(c.prediction.probabilities.values()) else None for c in cases]
+    told = [outcome_told(c.prediction) for c in cases]
     ends = [outcome in ("success", "failure") for outcome in told]
     really = [c.transition.following.done for c in cases]
     return [
@@ -193,6 +199,7 @@ def _page_rows(cases: Sequence[Case]) -> list[dict]:
     drawn = [c for c in going if c.page is not None]
     return [
         share("exact_match", [exact(c.transition, c.prediction) for c in cases]),
+        share("exact_changed", [exact(c.transition, c.prediction) for c in cases if c.transition.outcome == "changed"]),
         share("ids_resolve", [resolves(c) for c in going]),
         ratio("element_f1", [_f1_parts(*_elements(c)) for c in going]),
         ratio("changed_f1", [_f1_parts(*_changes(c)) for c in going]),

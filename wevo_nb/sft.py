@@ -276,7 +276,8 @@ def describe(trainer, params: SFTParams) -> str:
     """What a training ran over, and where that is less than was asked for."""
     accelerator, launch = trainer.accelerator, params.launch
     kind, device = accelerator.distributed_type.value, accelerator.device.type
-    said = f"{accelerator.num_processes} process{'es' * (accelerator.num_processes > 1)} on {device} ({kind})"
+    said = f"{accelerator.num_processes} process{'es' * (accelerator.num_processes > 1)} on {device}"
+    said += f" ({kind})" if kind != "NO" else ""  # accelerate's word for one process alone
     if launch.sharding == "fsdp2" and kind != "FSDP":
         said += ": plain data parallel, for accelerate splits no weights on a CPU; with GPUs it is FSDP2"
     if launch.sharding == "deepspeed" and kind != "DEEPSPEED":

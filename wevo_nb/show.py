@@ -5,14 +5,17 @@ Every function returns something that Jupyter draws; page text is always shown a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
 from wevo_nb import markup
 from wevo_nb.actions import format_action
+from wevo_nb.meanings import meaning_of
 from wevo_nb.observation import header
 from wevo_nb.params import Resolved
+from wevo_nb.prompts import describe
 from wevo_nb.schema import Decision, Observation, Trajectory
 
 if TYPE_CHECKING:
@@ -21,13 +24,23 @@ if TYPE_CHECKING:
     import pandas as pd
     from IPython.display import HTML, Image
 
+    from wevo_nb.transitions import Transition
+    from wevo_nb.world_model import Prediction
+
 CELL = "padding:6px 10px;border:1px solid #bbb;vertical-align:top;text-align:left"
 PRE = "white-space:pre-wrap;font-size:12px;line-height:1.35;margin:0;tab-size:2;background:none"
 
 
-def params_table(resolved: Resolved, *sections: str) -> pd.DataFrame:
-    """The params of the named sections with the layer that set each."""
-    return table(resolved.rows("seed", *sections)).set_index("key")
+def params_table(resolved: Resolved, *sections: str) -> HTML:
+    """The params of the named sections: those that the profile, its suite or the overrides set, the others folded.
+
+    Each with its value, the layer that set it, and what it means.
+    """
+    rows = resolved.rows("seed", *sections)
+    given = [row for row in rows if row["set by"] != "base"]
+    left = [row for row in rows if row["set by"] == "base"]
+    folded = f"<details><summary>{len(left)} more, as in params/base.yaml</summary>{_params(left)}</details>"
+    return _html((_params(given) if given else "") + (folded if left else ""))
 
 
 def table(rows: Iterable[dict], columns: Sequence[str] | None = None) -> pd.DataFrame:
@@ -73,16 +86,6 @@ def strip(one: Trajectory, pictures: Sequence[bytes]) -> HTML:
     return _html(f'{head}<div style="display:flex;flex-wrap:wrap">{cells}</div>')
 
 
-def effects(one: Trajectory) -> pd.DataFrame:
-    """What each action of an episode did: a row a step."""
-    rows = []
-    for number, step, after in one.transitions():
-        action = format_action(step.decision.action) if step.decision.action else "(unread)"
-        did = markup.did(step.observation, after)
-        rows.append({"step": number + 1, "action": action, "it": did, "note": after.note, "ms": step.ms})
-    return table(rows).set_index("step")
-
-
 def trajectory(one: Trajectory, folder: Path | None = None) -> HTML:
     """An episode: each page, what the policy thought and did there, what came of it, and how it ended.
 
@@ -112,6 +115,14 @@ def decision(one: Decision, page: Observation | None = None, after: Observation 
     return _html(markup.fragment("alone", one, page, after))
 
 
+def prediction(real: Transition, told: Prediction) -> HTML:
+    """A page and an action, what really followed and what a world model imagined, unlike lines marked."""
+    _, _, before, action = real.situation
+    really = f"(the episode ends: {real.outcome})" if real.following.done else real.following.text
+    imagined, really, alike = markup.beside(came(told.observation), really)
+    return _html(markup.fragment("foretold", describe(action, before), before.text, really, imagined, alike))
+
+
 def picture(path: Path) -> Image:
     """A saved figure at its printed size."""
     from IPython.display import Image
@@ -126,6 +137,15 @@ def messages(turns: Sequence[dict[str, str]]) -> HTML:
         for t in turns
     )
     return _html(f"<table>{rows}</table>")
+
+
+def _params(rows: Iterable[dict[str, str]]) -> str:
+    """Rows of `Resolved.rows` with their meaning, as a table."""
+    heads = ("key", "value", "set by", "meaning")
+    lines = [heads, *((row["key"], row["value"], row["set by"], meaning_of(row["key"])) for row in rows)]
+    cells = ["".join(f'<td style="{CELL}">{escape(cell)}</td>' for cell in line) for line in lines]
+    cells[0] = re.sub(r"(</?)td", r"\1th", cells[0])
+    return f"<table>{''.join(f'<tr>{line}</tr>' for line in cells)}</table>"
 
 
 def _mark(number: int, left: float, top: float, width: float, height: float) -> str:

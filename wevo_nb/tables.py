@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 EMPTY = "–"
 SHORT = {ONLY_DRAWN: "drawn only", NOT_GIVEN: "not given"}  # in a cell; other notes are settings in words
-WIDE = 8  # columns of one run from which cells are counts, so that a page holds them
+WIDE = 8  # more columns: cells of one run are counts, headings stand upright, so that a page holds them
 LABELS = {  # what the files call it: how it is printed
     "webvoyager": "WebVoyager", "mind2web_live": "Mind2Web-Live", "gaia_web_l1": "GAIA-web, level 1",
     "gaia_web_l2": "GAIA-web, level 2", "gaia_web_l3": "GAIA-web, level 3", "simpleqa": "SimpleQA",
@@ -132,9 +132,14 @@ def markdown(frame: pd.DataFrame) -> str:
 
 
 def latex(frame: pd.DataFrame, caption: str, name: str) -> str:
-    """`wide` as a LaTeX table over the width of a page; needs booktabs, graphicx and multirow."""
+    """`wide` as a LaTeX table over the width of a page; needs booktabs, graphicx and multirow.
+
+    From WIDE columns on their headings stand upright, so that the numbers stay legible.
+    """
     table = wide(frame).map(escaped)
     table.columns, table.index = _escaped_axis(table.columns), _escaped_axis(table.index)
+    if len(table.columns) > WIDE and table.columns.nlevels == 1:
+        table.columns = [f"\\rotatebox{{90}}{{{head}}}" for head in table.columns]
     body = table.style.to_latex(
         hrules=True,
         column_format="l" * table.index.nlevels + "r" * len(table.columns),

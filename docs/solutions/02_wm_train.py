@@ -15,7 +15,7 @@ from finished import iterations, path, table
 from wevo_nb.runs import StageError, read_json
 from wevo_nb.targets import WORDS
 
-SHOWN = ("exact_match", "outcome_accuracy", "changed_f1", "auc_success")
+SHOWN = ("exact_match", "exact_changed", "outcome_accuracy", "changed_f1", "auc_success")
 
 
 def exercise_1(run: str, *, iteration: int | None = None) -> pd.DataFrame:

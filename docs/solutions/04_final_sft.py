@@ -17,7 +17,10 @@ from wevo_nb.runs import read_json, run_folder
 
 
 def exercise_1(run: str, *, stage: str = "iter-1/04_self_improve") -> pd.DataFrame:
-    """What a policy learned from, fewest different rows first: task, rows, different, times (a row on average)."""
+    """What a policy learned from, fewest different rows first: task, rows, different, times (a row on average).
+
+    `different` is what there would be without repeats.
+    """
     rows = read_json(path(run, stage, "rows.json"))
     told = pd.DataFrame([{"task": row["task"], "row": str((row["messages"], row["reply"]))} for row in rows])
     counts = told.groupby("task")["row"].agg(rows="size", different="nunique").reset_index()
