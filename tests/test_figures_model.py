@@ -77,8 +77,8 @@ def test_truth_by_threshold_draws_only_what_was_replayed():
     frame = pd.DataFrame(synthesis.truth_by_threshold([(0.6, False), (0.8, True), (0.8, True)]))
     [panel] = figures_model.truth_by_threshold(frame).axes
     points = [(c[0].get_xdata()[0], c[0].get_ydata()[0]) for c in panel.containers]
-    assert points == [(0.5, pytest.approx(200 / 3)), (0.6, pytest.approx(200 / 3)), (0.7, 100), (0.8, 100)]
-    assert panel.get_xticklabels()[-1].get_text() == "0.95\n0 kept"
+    assert points == [(0, pytest.approx(200 / 3)), (1, pytest.approx(200 / 3)), (2, 100), (3, 100)]
+    assert [label.get_text() for label in panel.get_xticklabels()][-2:] == ["0.9\nn = 0", "0.95\nn = 0"]
 
 
 def test_a_grid_has_a_panel_for_each_axis_of_each_source():

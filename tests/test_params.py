@@ -382,10 +382,18 @@ def test_every_judge_by_a_model_that_a_profile_goes_by_is_named(collect, synthes
     [
         ("no_world_model", "synthesize.written", 0),
         ("explorer", "collect.explorer_episodes", 0),
-        ("true_dreams", "synthesize.replay", False),
+        ("true_dreams", "synthesize.replay", "none"),
     ],
 )
 def test_a_data_arm_that_would_have_nothing_to_learn_from_is_refused(arm, key, value):
-    with pytest.raises(ParamsError, match=f"sft.arms: {arm} has nothing to learn from: {key} is {str(value).lower()}"):
+    with pytest.raises(ParamsError, match=f"sft.arms: {arm} has nothing to learn from: {key} is {value}"):
         load_params("smoke", {"sft.arms": [arm, "webevolver"], key: value})
     assert load_params("study", {"sft.arms": [arm], "wmla.arms": [arm]}).params.sft.arms == (arm,)
+
+
+def test_which_dreams_are_replayed_is_a_word():
+    assert load_params("qlora_8b").params.synthesize.replay == "accepted"
+    assert [load_params(p).params.synthesize.replay for p in ("demo", "study", "paper_70b")] == ["all", "all", "none"]
+    message = r"synthesize.replay is True \(from overrides\): Input should be 'none', 'accepted' or 'all'"
+    with pytest.raises(ParamsError, match=message):
+        load_params("demo", {"synthesize.replay": True})  # as it was written once

@@ -115,6 +115,10 @@ def test_calls_of_a_small_profile_by_hand():
     dreams = by_role([load_of(steps["03_synthesize"], tasks)])
     assert dreams["policy"].calls == 18 * 1.5 + 2  # 6 tasks, 3 attempts, half of 3 steps; two are written
     assert dreams["world_model"].calls == 2 * 18 * 1.5  # the outcome and the page
+    for replay, episodes in (("none", 0), ("accepted", 7.2), ("all", 18)):  # two of five are accepted
+        [step] = [s for s in chain.plan("smoke", {"synthesize.replay": replay}) if s.stage == "03_synthesize"]
+        found = load_of(step, tasks)
+        assert (found.episodes, found.steps) == (pytest.approx(episodes), pytest.approx(episodes * 1.5))
     rows = load_of(steps["iter-1/02_wm_train"], tasks)
     assert rows.rows == 18 and rows.epochs == 12  # the quotas: 12 successes and 6 changes
 

@@ -105,6 +105,19 @@ def test_an_arm_of_which_a_stage_behind_it_was_made_otherwise_is_left_out_and_na
     assert set(repeats.runs_table(read)["arm"]) == {"zero_shot"}
 
 
+def test_how_many_dreams_were_replayed_makes_no_arm_another():
+    """A run says true, as it was written once, the other all: what is accepted is the same."""
+    for run, seed, replay in (("a", 1, True), ("b", 2, "all")):
+        finish(run, "03_synthesize", seed, sections=("synthesize",), **{"synthesize.horizon": 7})
+        path = runs.run_folder(run) / "03_synthesize" / "params.json"
+        spec = runs.read_json(path)
+        spec["params"]["synthesize"]["replay"] = replay
+        runs.write_json(path, spec)
+        finish(run, "04_webevolver", seed, inputs=("03_synthesize",))
+        arm(run, "webevolver", seed, "SF", "04_webevolver")
+    assert repeats.differing(["a", "b"], "webevolver") == ""
+
+
 def test_a_stage_that_only_one_run_has_behind_an_arm_is_a_difference():
     finish("b", "04_webevolver", 2)
     arm("a", "webevolver", 1, "SF")

@@ -6,7 +6,8 @@ import pytest
 from stand_ins import SMOKE, Scripted, did, outcome_reply, seen, task, walk
 
 from wevo_nb.llm import Reply
-from wevo_nb.schema import Decision, Effect, Observation, Step, Verdict
+from wevo_nb.runs import JSONL
+from wevo_nb.schema import Decision, Effect, Observation, Step, Trajectory, Verdict
 from wevo_nb.synthesis import (
     End,
     accept_by_rank,
@@ -19,6 +20,7 @@ from wevo_nb.synthesis import (
     real_ends,
     surest,
     truth_by_threshold,
+    write_missing,
     write_trajectories,
 )
 from wevo_nb.transitions import Situation, Transition
@@ -196,3 +198,19 @@ async def test_a_written_end_is_rewarded_by_what_the_untrained_model_predicts_of
         "EARLIER: click [1] checkbox 'News'\nACTION: click [2] button 'OK'"
     )
     assert model.asked[0].max_tokens == 600 and "OBJECTIVE: Check News" in model.asked[0].messages[1]["content"]
+
+
+async def test_only_what_is_not_there_yet_is_written(tmp_path):
+    class Bar:
+        moved = 0
+
+        def update(self):
+            self.moved += 1
+
+    tasks = [(task("a", seed), seen(PAGE)) for seed in range(4)]
+    sink, bar, model = JSONL(tmp_path / "written.jsonl", Trajectory), Bar(), Scripted(lambda request: "nothing")
+    sink.append(written("nothing").model_copy(update={"task": tasks[1][0]}))
+    how = dict(batch=2, bar=bar, horizon=3, temperature=0.0, seed=0)
+    await write_missing(model, tasks, SMOKE.world_model, sink, **how)
+    assert sorted(one.task.seed for one in sink.values()) == [0, 1, 2, 3]
+    assert (len(model.asked), bar.moved) == (3, 3)

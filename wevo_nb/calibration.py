@@ -153,8 +153,7 @@ def _by_a_model(arm: Path) -> bool:
 def of_dreams(accepted: Sequence[Trajectory], true: int, replayed: int) -> list[dict]:
     """The precision of whoever accepted dreams: `true` of `replayed` succeeded in the real page.
 
-    What was not believed was not replayed, so that nothing else is known. Rows of COLUMNS; none where
-    nothing was accepted.
+    Rows of COLUMNS; none where nothing was accepted. What the refused were worth: truth.by_cause.
     """
     by = {(t.verdict.judge, t.verdict.model, t.verdict.prompt) for t in accepted}
     return [

@@ -168,14 +168,19 @@ def depth_frame(card: pd.DataFrame, table_2: pd.DataFrame, grades: pd.DataFrame 
 
 @_styled
 def truth_by_threshold(frame: pd.DataFrame) -> Figure:
-    """How much is kept and how much of it is true, by threshold. Frame: `synthesis.truth_by_threshold`."""
+    """How many dreams reach each threshold and how many of these are true; the thresholds stand side by side.
+
+    Frame: `synthesis.truth_by_threshold`.
+    """
     figure = Figure(figsize=(7, 3), layout="constrained")
     panel = figure.subplots()
-    for row in frame[frame["n"] > 0].itertuples():
-        _interval(panel, row.threshold, row.rate, row.low, row.high, ORANGE, upright=True, label="true when replayed")
-    kept = zip(frame["threshold"], frame["n"], strict=True)
-    panel.set_xticks(frame["threshold"], [f"{t:g}\n{n} kept" for t, n in kept])
-    panel.set(xlabel="accepted from this P(success) on", ylabel=f"true (%, 95% interval)\n{UP}", ylim=(-3, 103))
+    for place, row in enumerate(frame.itertuples()):
+        if row.n:
+            _interval(panel, place, row.rate, row.low, row.high, ORANGE, upright=True)
+    reached = zip(frame["threshold"], frame["n"], strict=True)
+    panel.set_xticks(range(len(frame)), [f"{t:g}\nn = {n}" for t, n in reached])
+    panel.set(xlabel="P(success) of at least", ylabel=f"true (%, 95% interval)\n{UP}", ylim=(-3, 103))
+    panel.set_xlim(-0.5, len(frame) - 0.5)
     return figure
 
 

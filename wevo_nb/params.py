@@ -233,7 +233,7 @@ class SynthesizeParams(Section):
     threshold: Annotated[float, Field(ge=0, le=1)]
     rank: Positive
     precision: Annotated[float, Field(ge=0, le=1)]
-    replay: bool
+    replay: Literal["none", "accepted", "all"]
     written: Count
 
 
@@ -489,8 +489,8 @@ class Params(Section):
             ("explorer", self.collect.explorer_episodes, "collect.explorer_episodes"),
             ("true_dreams", self.synthesize.replay, "synthesize.replay"),
         ):
-            if arm in self.sft.arms and not there:
-                raise ValueError(f"sft.arms: {arm} has nothing to learn from: {key} is {str(there).lower()}")
+            if arm in self.sft.arms and there in (0, "none"):
+                raise ValueError(f"sft.arms: {arm} has nothing to learn from: {key} is {there}")
         return self
 
     @model_validator(mode="after")

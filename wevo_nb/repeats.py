@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ARM, PAIR = ["arm", "split"], ["arm_a", "arm_b", "split"]  # what a row of a table by run is about
+NO_MATTER = ("seed", "synthesize.replay")  # what may differ: no arm learns from how many dreams were checked
 BY_RUN = ["run", "seed", "n"]
 RUN_COLUMNS = [*ARM, *BY_RUN, "successes", "rate", "low", "high", "unscored", "low_bound", "high_bound"]
 PAIRED_RUN_COLUMNS = [*PAIR, *BY_RUN, "won", "lost", "difference", "low", "high", "p", "unscored"]
@@ -95,7 +96,7 @@ def seed_of(run: str) -> int:
 
 
 def noted(run: str, stage: str) -> dict[str, Any]:
-    """The params that a stage of a run and every stage behind it noted, by `<stage> <key>`; not the seed."""
+    """The params that a stage of a run and every stage behind it noted, by `<stage> <key>`, but for NO_MATTER."""
     found: dict[str, Any] = {}
     waiting, seen = [stage], set()
     while waiting:
@@ -106,7 +107,7 @@ def noted(run: str, stage: str) -> dict[str, Any]:
         spec = read_json(run_folder(run) / name / "params.json")
         if spec is None:
             raise StageError(f"{run_folder(run) / name} is gone, and {stage} of run '{run}' was made of it: restore it")
-        found |= {f"{name} {key}": value for key, value in flatten(spec["params"]).items() if key != "seed"}
+        found |= {f"{name} {key}": value for key, value in flatten(spec["params"]).items() if key not in NO_MATTER}
         waiting += spec["inputs"]
     return found
 

@@ -18,6 +18,7 @@ from wevo_nb.observation import is_page
 from wevo_nb.params import WorldModelParams
 from wevo_nb.policies import decision_of, seed_of
 from wevo_nb.prompts import writer_messages
+from wevo_nb.runs import JSONL
 from wevo_nb.schema import Observation, Step, Task, Trajectory, Verdict
 from wevo_nb.transitions import Situation, Transition, content, transitions
 from wevo_nb.world_model import Prediction, chance_of_success, predict
@@ -207,6 +208,28 @@ async def write_trajectories(
     rewards = iter([chance_of_success(p.probabilities) for p in await predict(judge, last, params, pages=False)])
     rewarded = lambda one: one.final.model_copy(update={"done": True, "reward": next(rewards)})  # noqa: E731
     return [one.model_copy(update={"final": rewarded(one)}) if one.ended == "done" else one for one in found]
+
+
+async def write_missing(
+    model: Model,
+    tasks: Sequence[tuple[Task, Observation]],
+    params: WorldModelParams,
+    sink: JSONL,
+    *,
+    batch: int,
+    bar,
+    **how: float,
+):
+    """`write_trajectories` of the tasks that are not in `sink` yet, `batch` at a time, each put there at once.
+
+    The model judges its own ends: it is the untrained one. `how`: horizon, temperature, seed.
+    """
+    there = {one.task.key for one in sink.values()}
+    waiting = [(task, page) for task, page in tasks if task.key not in there]
+    for start in range(0, len(waiting), batch):
+        for one in await write_trajectories(model, model, waiting[start : start + batch], params, **how):
+            sink.append(one)
+            bar.update()
 
 
 def read_written(task: Task, page: Observation, reply: Reply, horizon: int) -> Trajectory:

@@ -223,7 +223,7 @@ def _synthesize(step: Planned, tasks: Counted) -> Load:
     written = min(how.written, episodes / how.attempts)
     told = written * FILLED * WRITTEN_TOKENS * how.horizon
     work.append(Work("policy", written, written * size.policy, told, apart=True))
-    replayed = SUCCEED * episodes if how.replay else 0
+    replayed = {"none": 0, "accepted": SUCCEED * episodes, "all": episodes}[how.replay]
     return Load(tuple(work), replayed, replayed * EPISODE * how.horizon)
 
 
