@@ -214,7 +214,7 @@ def test_our_gains_agree_with_the_papers_or_not():
         ("zero_shot", "webevolver", "test_seeds", 0.2, 0.1, 0.3, False, "agrees"),
         ("self_improve_1", "webevolver", "test_seeds", -0.2, -0.3, -0.1, False, "contradicts"),
         ("self_improve_2", "webevolver", "test_seeds", 0.1, -0.1, 0.3, False, "open"),
-        ("self_improve_3", "webevolver", "test_seeds", 0.0, -0.1, 0.1, True, "one policy"),
+        ("self_improve_3", "webevolver", "test_seeds", 0.0, -0.1, 0.1, True, "same policy"),
         ("zero_shot", "explorer", "test_seeds", 0.2, 0.1, 0.3, False, "not in the paper"),
         ("zero_shot", "webevolver", "test_tasks", 0.2, 0.1, 0.3, False, "of another split"),
     ]

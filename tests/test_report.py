@@ -167,7 +167,7 @@ def test_other_tables_keep_their_columns():
             [[*rows[0], "", "True"], [*rows[0], "0.5", "False"]],
         )
     )
-    assert [row[-1] for row in twin.rows] == ["one policy, not counted", "0.500"]
+    assert [row[-1] for row in twin.rows] == ["same policy, not counted", "0.500"]
     odd = in_words(Table("paired", "x.csv", ["arm_a", "x"], [["1.5.2", "12345.678912"]]))
     assert (odd.headings, odd.rows) == (["arm_a", "x"], [["1.5.2", "12345.679"]])
     other = in_words(Table("stall", "x.csv", ["a", "b", "c", "d"], [["3", "0.25", "0.0000123", "nan"]]))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 KINDS = {"family": "task families", "site": "sites"}  # of clusters, in a sentence
-SETTLED, LEANING, OPEN, ONE_POLICY, NOTHING = "settled", "leaning", "open", "one policy", "no episode"  # of a pair
+SETTLED, LEANING, OPEN, TWIN, NOTHING = "settled", "leaning", "open", "same policy", "no episode"  # of a pair
 ASKED = ("Does self-improvement help?", "Do dreams help?", "Does look-ahead help?")  # the three claims of the paper
 
 
@@ -83,10 +83,9 @@ def learned_from(policy: str) -> str:
     iteration = iteration_of(policy)
     if iteration is None:
         return FINAL_ARMS.get(policy, "nothing: it acts at random")
-    several = f"real successes of iterations 1 to {iteration}"
-    return {0: "nothing: the base model as it came", 1: "D_1, the real successes of iteration 1"}.get(
-        iteration, several
-    )
+    if iteration > 1:
+        return f"real successes of iterations 1 to {iteration}"
+    return "D_1, the real successes of iteration 1" if iteration else "nothing: the base model as it came"
 
 
 def arms_table(arms: Sequence[str], alike: Sequence[tuple[str, str]] = ()) -> pd.DataFrame:
@@ -98,10 +97,9 @@ def arms_table(arms: Sequence[str], alike: Sequence[tuple[str, str]] = ()) -> pd
     for arm in arms:
         policy, _, preset = arm.partition("+")
         twin = f"; the same rows as {first[arm]}: one policy" if arm in first else ""
-        how = (
-            "the best of its candidates, nothing imagined" if preset.startswith("best_of_k") else f"look-ahead {preset}"
-        )
-        rows.append((arm, learned_from(policy) + twin, how if preset else "its likeliest action"))
+        imagined = "nothing imagined" if preset.startswith("best_of_k") else preset
+        how = f"the best of its candidates, {imagined}" if preset else "its likeliest action"
+        rows.append((arm, learned_from(policy) + twin, how))
     return pd.DataFrame(rows, columns=["arm", "learned from", "decides by"]).set_index("arm")
 
 
@@ -141,11 +139,11 @@ def verdict(row: Mapping[str, Any]) -> str:
     """How sure a row of `paired_table` is, in a word.
 
     SETTLED: its interval leaves out 0 and p_holm is below ALPHA, so it stands among all comparisons of the table.
-    LEANING: its interval alone leaves out 0. OPEN: the interval holds 0. ONE_POLICY: a row of `mark_twins` that
-    compares nothing new. NOTHING: no shared episode.
+    LEANING: its interval alone leaves out 0. OPEN: the interval holds 0. TWIN: marked by `mark_twins`, it compares
+    nothing new. NOTHING: no shared episode.
     """
     if row.get("same_policy"):
-        return ONE_POLICY
+        return TWIN
     if not row["n"]:
         return NOTHING
     if row["low"] <= 0 <= row["high"]:
@@ -164,12 +162,12 @@ def points(row: Mapping[str, Any]) -> str:
 def brief(row: Mapping[str, Any], clusters: Clusters = "family") -> str:
     """A row of `mark_twins` in short: points, won, lost, n, the verdict; where it is open, what it misses."""
     said, pair = verdict(row), f"{row['arm_b']} against {row['arm_a']}"
-    if said in (ONE_POLICY, NOTHING):
+    if said in (TWIN, NOTHING):
         return f"{pair}: {said}"
     n, won, lost = (int(row[key]) for key in ("n", "won", "lost"))
     told = f"{pair} {points(row)} ({won} won, {lost} lost, n = {n}): {said}"
     if said != OPEN:
-        return told + _by_cluster(row, KINDS[clusters]).replace("; ", ", but ", 1)
+        return told + _held_by_clusters(row, KINDS[clusters])
     least = 100 * detectable(won, lost, n)
     return f"{told}, below {least:.0f} points mostly missed" if least == least else f"{told}, nothing could show"
 
@@ -181,7 +179,8 @@ def claims(
 
     `dreams` is `describe_dreams`. Where webevolver is a twin, its pairs say nothing about dreams, and that is said.
     """
-    rows = {(row["arm_a"], row["arm_b"]): row for row in paired[paired["split"] == "test_seeds"].to_dict("records")}
+    own_rows = paired[(paired["split"] == "test_seeds") & ~paired["same_policy"]]
+    rows = {(row["arm_a"], row["arm_b"]): row for row in own_rows.to_dict("records")}
     first = {later: earlier for earlier, later in alike}
     step = lambda a, b: None not in (i := (iteration_of(a), iteration_of(b))) and i[1] == i[0] + 1  # noqa: E731
     ahead = lambda b: "+" in b and not b.partition("+")[2].startswith("best_of_k")  # noqa: E731
@@ -189,7 +188,7 @@ def claims(
     plain = lambda a, b: "+" not in a + b and "zero_shot" not in (a, b)  # noqa: E731
     chosen = {
         ASKED[0]: [pair for pair in rows if step(*pair)],
-        ASKED[1]: [pair for pair in rows if pair[1] == "webevolver" and plain(*pair)],
+        ASKED[1]: [pair for pair in rows if pair[1] in ("webevolver", "true_dreams") and plain(*pair)],
         ASKED[2]: sorted((pair for pair in rows if ahead(pair[1]) and own(*pair)), key=lambda pair: pair[1]),
     }
     said = {asked: [brief(rows[pair], clusters) for pair in pairs] for asked, pairs in chosen.items()}
@@ -203,11 +202,12 @@ def claims(
     }
 
 
-def survivors(paired: pd.DataFrame) -> str:
-    """How many comparisons of a table after `mark_twins` survive Holm's correction, and which."""
+def survivors(paired: pd.DataFrame, *, named: bool = True) -> str:
+    """How many comparisons of a table after `mark_twins` survive Holm's correction, and where `named`, which."""
     family = paired[paired["p_holm"].notna()]
     kept = [f"{row.arm_b} against {row.arm_a} ({row.split})" for row in family[family["p_holm"] < ALPHA].itertuples()]
-    return f"{len(kept)} of {len(family)} comparisons survive Holm's correction: {', '.join(kept) or 'none'}."
+    which = f": {', '.join(kept) or 'none'}" if named else ""
+    return f"{len(kept)} of {len(family)} comparisons survive Holm's correction{which}."
 
 
 def describe_dreams(ledger: pd.DataFrame) -> str:
@@ -228,23 +228,20 @@ def unsolved(tasks: pd.DataFrame) -> list[str]:
     solved = lambda rows: rows.groupby("task", sort=False)["successes"].sum()  # noqa: E731
     every, plain = solved(tasks), solved(tasks[~tasks["arm"].str.contains("+", regex=False)])
     never = [kind for kind, count in every.items() if not count]
-    said = (
-        [f"{len(never)} of {len(every)} kinds were solved by no arm: {', '.join(never) or 'none'}."]
-        if len(every)
-        else []
-    )
+    said = [f"{len(never)} of {len(every)} kinds were solved by no arm: {', '.join(never) or 'none'}."]
     for kind in (kind for kind, count in plain.items() if not count and every[kind]):
         rows = tasks[(tasks["task"] == kind) & (tasks["successes"] > 0)].itertuples()
         by = ", ".join(f"{row.arm} {row.successes} of {row.n}" for row in rows)
-        said.append(f"{kind} was solved by no plain policy, with look-ahead it was: {by}.")
-    return said
+        said.append(f"{kind} was solved by no plain policy, but by {by}.")
+    return said if len(every) else []
 
 
 def price_table(lookahead: pd.DataFrame, paired: pd.DataFrame, episodes: Mapping[str, int]) -> pd.DataFrame:
     """What looking ahead bought and what it cost, one row an arm, on held-out seeds.
 
     arm, n, success %, points over its plain policy and over best-of-k (`points`), then means an episode:
-    decisions, calls, tokens, seconds (of model work); then the shares of decisions overruled and fell back, in %.
+    decisions, calls, tokens, seconds (of model work) and steps (tried in real pages); then the shares of decisions
+    overruled and fell back, in %.
     `lookahead` is a `lookahead_table`, `episodes` how many each arm met there. Without a known cost: nan.
     """
     import pandas as pd
@@ -257,14 +254,14 @@ def price_table(lookahead: pd.DataFrame, paired: pd.DataFrame, episodes: Mapping
         arm = f"{policy}+{preset}" if preset else policy
         each = row["decisions"] / episodes[arm]
         control = over(f"{policy}+{control_of(preset)}", arm) if preset else ""
-        spent = {"calls": "calls", "tokens": "tokens", "seconds": "model_seconds"}
+        spent = {"calls": "calls", "tokens": "tokens", "seconds": "model_seconds", "steps": "steps"}
         rows.append(
             {"arm": arm, "n": int(row["n"]), "success %": 100 * row["rate"]}
             | {"over plain": over(policy, arm) if preset else "", "over best-of-k": control, "decisions": each}
             | {name: row[key] * each for name, key in spent.items()}
-            | {f"{key} %": 100 * row[key] / row["decisions"] for key in ("overruled", "fell_back")}
+            | {f"{key} %": 100 * row[key] / (row["decisions"] or NAN) for key in ("overruled", "fell_back")}
         )
-    columns = ["n", "success %", "over plain", "over best-of-k", "decisions", "calls", "tokens", "seconds"]
+    columns = ["n", "success %", "over plain", "over best-of-k", "decisions", "calls", "tokens", "seconds", "steps"]
     return pd.DataFrame(rows, columns=["arm", *columns, "overruled %", "fell_back %"]).set_index("arm").round(1)
 
 
@@ -273,6 +270,15 @@ def _too_small(won: int, lost: int, n: int) -> str:
     least = 100 * detectable(won, lost, n)
     shown = f"{least:.0f} points or more, hardly less" if least == least else "no difference"
     return f"; the interval holds 0, the sign is open: {n} such episodes can show {shown}"
+
+
+def _held_by_clusters(row: Mapping[str, Any], kind: str) -> str:
+    """`_by_cluster` in short."""
+    if row.get("clusters", 0) == 1:
+        return f", but all of it in one of the {kind}"
+    low, high = row.get("cluster_low", NAN), row.get("cluster_high", NAN)
+    held = f", but over {row.get('clusters', 0):.0f} {kind} [{100 * low:+.0f}, {100 * high:+.0f}]"
+    return held if low <= 0 <= high else ""
 
 
 def _by_cluster(row: Mapping[str, Any], kind: str) -> str:

@@ -302,7 +302,7 @@ def gains_beside(paired: pd.DataFrame) -> pd.DataFrame:
 
     `paired` is a `metrics.paired_table` after `comparisons.mark_twins`. agreement: `agrees` and `contradicts` where
     our interval leaves out 0; `open` where it holds 0; `paper mixed` where the paper's two benchmarks do not go one
-    way; `one policy` where our pair compares nothing.
+    way; `same policy` where our pair only repeats another under a twin's name.
     """
     ours = paired[(paired["split"] == "test_seeds") & (paired["n"] > 0)]
     told = ours.merge(gains(zip(ours["arm_a"], ours["arm_b"], strict=True)), on=["arm_a", "arm_b"])
@@ -315,7 +315,7 @@ def gains_beside(paired: pd.DataFrame) -> pd.DataFrame:
 
 def _agreement(row: Mapping[str, Any]) -> str:
     if row["same_policy"]:
-        return "one policy"
+        return "same policy"
     if row["webvoyager"] * row["mind2web_live"] <= 0:
         return "paper mixed"
     if row["low"] <= 0 <= row["high"]:

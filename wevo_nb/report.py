@@ -250,7 +250,7 @@ def _paired(row: Mapping[str, str]) -> list[str]:
     won = f"{_count(row['won'])}, {_count(row['lost'])}, {_count(row['n'])}"
     tests = [_p(row[key]) for key in ("p", "p_holm") if key in row]
     if row.get("same_policy") == "True":
-        tests[-1] = "one policy, not counted"
+        tests[-1] = "same policy, not counted"
     return [row["arm_b"], row["arm_a"], row["split"], told, won, *tests]
 
 
