@@ -87,8 +87,8 @@ def exercise_4(a: str, b: str, *, split: str = "test_seeds") -> pd.DataFrame:
     seed moved the gain, and one run's interval is too narrow; of twenty pairs one is apart by luck.
     """
     keys = ["arm_b", "arm_a"]
-    read = lambda run: table(run, "06_analysis", "tables", "paired.csv").query("split == @split").set_index(keys)  # noqa: E731
-    one, other = (read(run)[["difference", "low", "high"]] for run in (a, b))
+    tables = [table(run, "06_analysis", "tables", "paired.csv") for run in (a, b)]
+    one, other = (pairs[pairs["split"] == split].set_index(keys)[["difference", "low", "high"]] for pairs in tables)
     both = one.add_suffix("_a").join(other.add_suffix("_b"), how="inner")
     gap = both["difference_b"] - both["difference_a"]
     below = np.hypot(both["difference_b"] - both["low_b"], both["high_a"] - both["difference_a"])
