@@ -6,7 +6,7 @@ import math
 
 import pandas as pd
 import pytest
-from stand_ins import seen, task, walk
+from stand_ins import episodes, seen, task, walk
 
 from wevo_nb.exploration import describe_stall, done_in, stall_table
 
@@ -167,15 +167,29 @@ KNOWN = pd.DataFrame(
 
 def test_the_table_is_read_in_sentences():
     assert describe_stall(KNOWN) == (
-        "self_improve, iterations 1 to 2: acceptance is level, 40% to 43% (n = 200, 200); "
-        "entropy falls, 1.20 nats to 0.40 nats (n = 500, 480); "
-        "the number of different pages an episode rises, 2.00 to 2.50 (n = 200, 200); "
-        "the number of different actions a page moves, 3.00 to 2.00 (n = 1, 50); "
-        "similarity to the iteration before is 0.80 in iteration 2 alone (n = 190). "
-        "Tasks solved that no earlier iteration solved: 5, 0 (of 9, 9 that were tried). "
+        "self_improve, iterations 1 to 2:\n"
+        "  acceptance is level, 40% to 43% (n = 200, 200)\n"
+        "  entropy falls, 1.20 nats to 0.40 nats (n = 500, 480)\n"
+        "  the number of different pages an episode rises, 2.00 to 2.50 (n = 200, 200)\n"
+        "  the number of different actions a page moves, 3.00 to 2.00 (n = 1, 50)\n"
+        "  similarity to the iteration before is 0.80 in iteration 2 alone (n = 190)\n"
+        "  kinds solved that no earlier iteration solved: 5, 0 (of 9, 9 that were tried)\n"
         "Level: the 95% interval of the change holds 0."
     )
     assert describe_stall(KNOWN.iloc[:0]) == "No iteration yet."
+
+
+def test_tests_on_the_same_tasks_are_compared_in_pairs():
+    """20 to 30 of 54 is level as two rates (37% [25, 50], 56% [42, 68]); 10 won and 0 lost are +19 [+7, +28]."""
+    tests = {0: episodes("a", "S" * 20 + "F" * 34), 2: episodes("b", "S" * 30 + "F" * 24)}
+    table = stall_table(tests, arm="tests")
+    acceptance = lambda said: next(line.strip() for line in said.splitlines() if "acceptance" in line)  # noqa: E731
+    assert acceptance(describe_stall(table)) == "acceptance is level, 37% to 56% (n = 54, 54)"
+    paired = "acceptance rises (+19 points [+7, +28] on the same episodes), 37% to 56% (n = 54, 54)"
+    assert acceptance(describe_stall(table, {"tests": tests})) == paired
+    alike = {0: tests[0], 2: tests[0]}
+    said = acceptance(describe_stall(stall_table(alike, arm="tests"), {"tests": alike}))
+    assert said.startswith("acceptance is level (+0 points [-3, +3] on the same episodes)")
 
 
 @pytest.mark.parametrize(

@@ -205,7 +205,7 @@ def test_notebook_06_on_a_half_finished_run_and_again_when_it_is_whole(tmp_path,
     assert list(success.columns) == [*metrics.SUCCESS_COLUMNS, *metrics.CARE_COLUMNS]
     assert success[success["split"] == "test_seeds"]["successes"].tolist() == [6, 12, 12, 15, 16, 14]
     paired = pd.read_csv(stage / "tables" / "paired.csv").set_index(["arm_a", "arm_b", "split"])
-    paired_columns = [*metrics.PAIRED_COLUMNS, *metrics.TEST_COLUMNS, *metrics.CARE_COLUMNS]
+    paired_columns = [*metrics.PAIRED_COLUMNS, *metrics.TEST_COLUMNS, *metrics.CARE_COLUMNS, "same_policy"]
     assert list(paired.reset_index().columns) == paired_columns
     row = paired.loc[("webevolver+best_of_k", "webevolver+wmla_d1", "test_seeds")]
     assert (row["n"], row["won"], row["lost"]) == (24, 2, 0)
@@ -225,8 +225,10 @@ def test_notebook_06_on_a_half_finished_run_and_again_when_it_is_whole(tmp_path,
         "self_improve_tests": [0, 1, 2],
         "webevolver_tests": [0, 1, 2],
     }
-    truth = "Of 20 replayed imagined episodes, 5 were true in the real page (95% interval 11 to 47%)."
-    assert truth in whole["takeaways"]
+    asked = [sentence.partition("?")[0] for sentence in whole["takeaways"] if "?" in sentence]
+    assert asked == ["Does self-improvement help", "Do dreams help", "Does look-ahead help", "How sure"]
+    truth = "80 dreams, 20 accepted; of 20 replayed, 5 are true in the real page (95% interval 11 to 47%)"
+    assert any(truth in sentence for sentence in whole["takeaways"])
     manifest = json.loads((stage / "manifest.json").read_text())
     assert "05_wmla/webevolver+wmla_d1" in manifest["inputs"] and "tables/success.csv" in manifest["outputs"]
 
@@ -269,6 +271,7 @@ def test_the_stall_has_a_panel_a_metric_and_a_line_a_method_with_n_below(tmp_pat
     assert "lower explores more" in similar.get_ylabel() and "% of episodes" in accepted.get_ylabel()
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["self_improve", "webevolver_tests"]
     assert (ours.get_linestyle(), other.get_linestyle()) == ("-", "--")
+    assert (ours.get_marker(), other.get_marker()) == ("o", "s") and other.get_markerfacecolor() == "white"
     path = figures.save_figure(figure, frame, tmp_path, "stall", {})
     pd.testing.assert_frame_equal(pd.read_csv(path.with_suffix(".csv")), frame)
     assert [text.get_text() for text in figures.stall(frame.iloc[:0]).texts] == ["stall: nothing to draw yet"]

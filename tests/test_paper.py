@@ -6,6 +6,7 @@ import hashlib
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from wevo_nb import metrics, paper
@@ -204,6 +205,27 @@ def test_gains_are_differences_of_table_1():
     assert gains[["arm_a", "arm_b"]].values.tolist() == [["zero_shot", "self_improve_1"]]  # no best-of-k there
     assert gains["webvoyager"].tolist() == [pytest.approx(5.70)]
     assert gains["mind2web_live"].tolist() == [pytest.approx(-3.77)]
+
+
+def test_our_gains_agree_with_the_papers_or_not():
+    """Table 1: self-improve (1) +5.70 and -3.77, WebEvolver over zero-shot +9.51 and +3.78: one way."""
+    rows = [
+        ("zero_shot", "self_improve_1", "test_seeds", 0.2, 0.1, 0.3, False, "paper mixed"),
+        ("zero_shot", "webevolver", "test_seeds", 0.2, 0.1, 0.3, False, "agrees"),
+        ("self_improve_1", "webevolver", "test_seeds", -0.2, -0.3, -0.1, False, "contradicts"),
+        ("self_improve_2", "webevolver", "test_seeds", 0.1, -0.1, 0.3, False, "open"),
+        ("self_improve_3", "webevolver", "test_seeds", 0.0, -0.1, 0.1, True, "same policy"),
+        ("zero_shot", "explorer", "test_seeds", 0.2, 0.1, 0.3, False, "not in the paper"),
+        ("zero_shot", "webevolver", "test_tasks", 0.2, 0.1, 0.3, False, "of another split"),
+    ]
+    columns = ["arm_a", "arm_b", "split", "difference", "low", "high", "same_policy", "agreement"]
+    frame = pd.DataFrame(rows, columns=columns).assign(n=50)
+    told = paper.gains_beside(frame.drop(columns="agreement"))
+    assert told["agreement"].tolist() == frame["agreement"].tolist()[:5]
+    first = told.iloc[1]
+    assert first[["difference", "low", "high"]].tolist() == pytest.approx([20, 10, 30])
+    assert first[["paper: WebVoyager", "paper: Mind2Web-Live"]].tolist() == pytest.approx([9.51, 3.78])
+    assert paper.gains_beside(frame.iloc[:0]).empty
 
 
 def test_both_halves_of_table_2_in_one_frame():

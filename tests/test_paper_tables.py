@@ -328,6 +328,9 @@ def test_four_files_a_table_five_a_figure_and_an_overview(two, tmp_path):
     out = tmp_path / "out"
     overview = exhibits.write(two, out, ["webevolver_table_1", "webevolver_settings"])
     assert overview.read_text().count("\n## ") == 2
+    methods = len(paper.numbers()["webevolver"]["main"]["rows"])
+    # of two benchmarks; and four arms on two splits, in run one, in run two and in both together
+    assert f"Numbers reported: {2 * methods}, ours: {4 * 2 * 3}." in overview.read_text()
     kinds = lambda folder, name: {p.suffix for p in (out / folder).glob(f"{name}.*")}  # noqa: E731
     for name in ("webevolver_table_1", "webevolver_settings"):
         assert kinds("tables", name) == {".csv", ".md", ".tex", ".json"}

@@ -159,6 +159,15 @@ def test_other_tables_keep_their_columns():
     assert table.rows == [["webevolver", "zero_shot", "test_seeds", "+13 [+5, +20]", "14, 1, 100", "< 0.001"]]
     corrected = in_words(Table("paired", "x.csv", [*headings, "p_holm"], [[*rows[0], "0.0432"]]))
     assert corrected.headings[-2:] == ["p", "p, Holm"] and corrected.rows[0][-2:] == ["< 0.001", "0.043"]
+    twin = in_words(
+        Table(
+            "paired",
+            "x.csv",
+            [*headings, "p_holm", "same_policy"],
+            [[*rows[0], "", "True"], [*rows[0], "0.5", "False"]],
+        )
+    )
+    assert [row[-1] for row in twin.rows] == ["same policy, not counted", "0.500"]
     odd = in_words(Table("paired", "x.csv", ["arm_a", "x"], [["1.5.2", "12345.678912"]]))
     assert (odd.headings, odd.rows) == (["arm_a", "x"], [["1.5.2", "12345.679"]])
     other = in_words(Table("stall", "x.csv", ["a", "b", "c", "d"], [["3", "0.25", "0.0000123", "nan"]]))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import re
 import shlex
 import subprocess
@@ -237,22 +238,46 @@ def test_06_where_the_gain_is_and_what_a_pair_adds_up_to(outputs):
         solved.exercise_2("r", b="webevolver")
 
 
-def test_06_whole_kinds_vary_more_than_their_episodes(outputs):
-    analysed("r", {"zero_shot": ZERO, "self_improve_1": BETTER}, [("zero_shot", "self_improve_1")])
+def by_hand(run: str, rows: list[tuple]):
+    """A paired.csv of (arm_a, arm_b, split, n, won, lost, difference, low, high)."""
+    columns = ["arm_a", "arm_b", "split", "n", "won", "lost", "difference", "low", "high"]
+    write_csv(run_folder(run) / "06_analysis" / "tables" / "paired.csv", pd.DataFrame(rows, columns=columns))
+
+
+def power(n: int, won: float, lost: float) -> float:
+    """The chance of an exact McNemar test below .05, summed over won and lost in a loop of its own."""
+    total = 0.0
+    for b in range(n + 1):
+        for c in range(n + 1 - b):
+            tail = sum(math.comb(b + c, i) for i in range(min(b, c) + 1)) / 2 ** (b + c)
+            if b + c and 2 * tail < 0.05:
+                rest = n - b - c
+                ways = math.comb(n, b) * math.comb(n - b, c)
+                total += ways * won**b * lost**c * (1 - won - lost) ** rest
+    return total
+
+
+def test_06_how_many_episodes_would_settle_a_pair(outputs):
+    settled = ("zero_shot", "b", "test_seeds", 20, 9, 0, 0.45, 0.2, 0.7)
+    alike = ("zero_shot", "c", "test_seeds", 20, 1, 1, 0.0, -0.2, 0.2)
+    other = ("zero_shot", "a", "test_tasks", 8, 1, 0, 0.1, -0.1, 0.3)
+    by_hand("r", [("zero_shot", "a", "test_seeds", 20, 7, 1, 0.3, -0.01, 0.5), settled, alike, other])
     told = solution("06").exercise_3("r")
-    # of three kinds with gains 1, 1/4 and -1/4 (an episode each): the mean of three draws lies between the
-    # smallest and the largest, and each of these two comes up in 1 of 27 draws, which is more than 2.5%
-    assert (told["difference"], told["low"], told["high"], told["kinds"]) == (4 / 12, -0.25, 1.0, 3)
-    assert told["wider"] > 1
+    assert told[["arm_b", "n", "won", "lost"]].values.tolist() == [["a", 20, 7, 1], ["c", 20, 1, 1]]
+    needed, never = told["needed"]
+    assert math.isnan(never)
+    assert power(int(needed) - 1, 0.35, 0.05) < 0.8 <= power(int(needed), 0.35, 0.05)
 
 
-def test_06_two_runs_in_one_plot(outputs):
-    pairs = [("zero_shot", "self_improve_1")]
-    analysed("r", {"zero_shot": ZERO, "self_improve_1": BETTER}, pairs)
-    analysed("s", {"zero_shot": BETTER, "self_improve_1": ZERO}, pairs)
-    frame, figure = solution("06").exercise_4("r", "s")
-    assert frame[["r", "s", "same_sign"]].values.tolist() == [[4 / 12, -4 / 12, False]]
-    assert [panel.get_title(loc="left") for panel in figure.axes] == ["r", "s"]
+def test_06_whether_two_runs_differ_by_more_than_their_episodes(outputs):
+    """Gaps of .3 and .1; the half width of two intervals of .1 each way is the root of .02, .1414."""
+    by_hand("r", [("z", b, "test_seeds", 50, 5, 0, 0.1, 0.0, 0.2) for b in ("a", "b", "alone")])
+    rows = [("z", "a", "test_seeds", 50, 20, 0, 0.4, 0.3, 0.5), ("z", "b", "test_seeds", 50, 10, 0, 0.2, 0.1, 0.3)]
+    by_hand("s", rows)
+    told = solution("06").exercise_4("r", "s").set_index("arm_b")
+    assert told["gap"].tolist() == pytest.approx([0.3, 0.1]) and told["apart"].tolist() == [True, False]
+    assert told.loc["a", ["low", "high"]].tolist() == pytest.approx([0.3 - 0.141421, 0.3 + 0.141421], abs=1e-6)
+    assert told.loc["b", ["r", "s"]].tolist() == [0.1, 0.2]
 
 
 # -- on a real run

@@ -1,6 +1,6 @@
 """Which arms are compared with which, and how a comparison is told: what it shows, or what it could have shown.
 
-Reads the tables of metrics.py, returns pairs of names and sentences; writes nothing. Notebooks 05 and 06.
+Reads the tables of metrics.py, returns pairs of names, tables and sentences; writes nothing. Notebooks 05 and 06.
 Paper: Table 1, whose steps these pairs are.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from wevo_nb.intervals import FEW_CLUSTERS, NAN, detectable
+from wevo_nb.intervals import ALPHA, FEW_CLUSTERS, NAN, detectable, holm
 from wevo_nb.metrics import Clusters, iteration_of
 from wevo_nb.params import FINAL_ARMS
 
@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 SAME = "same actions"  # the result of a pair that did the very same: one policy under two names, or nothing overruled
 PAIRS_COLUMNS = ["arm", "against", "n", "won", "lost", "points", "low", "high", "p", "result"]
 KINDS = {"family": "task families", "site": "sites"}  # of clusters, in a sentence
+SETTLED, LEANING, OPEN, TWIN, NOTHING = "settled", "leaning", "open", "same policy", "no episode"  # of a pair
+ASKED = ("Does self-improvement help?", "Do dreams help?", "Does look-ahead help?")  # the three claims of the paper
+
+
+# -- which pairs
 
 
 def reported(arms: Sequence[str]) -> list[tuple[str, str]]:
@@ -54,6 +59,55 @@ def control_of(preset: str) -> str:
         if preset in by_model
         else "best_of_k"
     )
+
+
+def mark_twins(paired: pd.DataFrame, alike: Sequence[tuple[str, str]]) -> pd.DataFrame:
+    """A `paired_table` with a last column same_policy, and p_holm corrected for the other rows alone.
+
+    `alike` are pairs of arms (the earlier, the later) that are one policy under two names (`noise.same_policy`).
+    A row is marked where it compares a policy with itself, and where it repeats another row under the later name:
+    neither is a comparison of its own, and Holm's correction asks more of every row that it counts. p_holm of a
+    marked row is nan.
+    """
+    first = {later: earlier for earlier, later in alike}
+    pairs = list(dict.fromkeys(zip(paired["arm_a"], paired["arm_b"], strict=True)))
+    seen, marked = {frozenset(pair) for pair in pairs}, set()
+    for pair in pairs:
+        same = frozenset(first.get(arm, arm) for arm in pair)
+        if len(same) == 1 or (same != frozenset(pair) and same in seen):
+            marked.add(pair)
+        seen.add(same)
+    same_policy = [pair in marked for pair in zip(paired["arm_a"], paired["arm_b"], strict=True)]
+    p_holm = holm([NAN if same else p for p, same in zip(paired["p"], same_policy, strict=True)])
+    return paired.assign(p_holm=p_holm, same_policy=same_policy).astype({"same_policy": bool, "p_holm": float})
+
+
+def learned_from(policy: str) -> str:
+    """What a policy learned from, in words, e.g. of `self_improve_2`."""
+    iteration = iteration_of(policy)
+    if iteration is None:
+        return FINAL_ARMS.get(policy, "nothing: it acts at random")
+    if iteration > 1:
+        return f"real successes of iterations 1 to {iteration}"
+    return "D_1, the real successes of iteration 1" if iteration else "nothing: the base model as it came"
+
+
+def arms_table(arms: Sequence[str], alike: Sequence[tuple[str, str]] = ()) -> pd.DataFrame:
+    """One row an arm: what its policy learned from, what it decides by. `alike` as in `mark_twins`."""
+    import pandas as pd
+
+    first = {later: earlier for earlier, later in alike}
+    rows = []
+    for arm in arms:
+        policy, _, preset = arm.partition("+")
+        twin = f"; the same rows as {first[arm]}: one policy" if arm in first else ""
+        imagined = "nothing imagined" if preset.startswith("best_of_k") else preset
+        how = f"the best of its candidates, {imagined}" if preset else "its likeliest action"
+        rows.append((arm, learned_from(policy) + twin, how))
+    return pd.DataFrame(rows, columns=["arm", "learned from", "decides by"]).set_index("arm")
+
+
+# -- in words
 
 
 def describe_clusters(table: pd.DataFrame, clusters: Clusters = "family") -> list[str]:
@@ -124,11 +178,150 @@ def describe(row: Mapping[str, Any], clusters: Clusters = "family") -> str:
     )
 
 
+def verdict(row: Mapping[str, Any]) -> str:
+    """How sure a row of `paired_table` is, in a word.
+
+    SETTLED: its interval leaves out 0 and p_holm is below ALPHA, so it stands among all comparisons of the table.
+    LEANING: its interval alone leaves out 0. OPEN: the interval holds 0. TWIN: marked by `mark_twins`, it compares
+    nothing new. NOTHING: no shared episode.
+    """
+    if row.get("same_policy"):
+        return TWIN
+    if not row["n"]:
+        return NOTHING
+    if row["low"] <= 0 <= row["high"]:
+        return OPEN
+    return SETTLED if row["p_holm"] < ALPHA else LEANING
+
+
+def points(row: Mapping[str, Any]) -> str:
+    """A difference with its interval in percentage points, e.g. `+23 [+16, +30]`; empty where n is 0."""
+    if not row["n"]:
+        return ""
+    told = [f"{round(100 * row[key]):+d}" for key in ("difference", "low", "high")]
+    return f"{told[0]} [{told[1]}, {told[2]}]"
+
+
+def brief(row: Mapping[str, Any], clusters: Clusters = "family") -> str:
+    """A row of `mark_twins` in short: points, won, lost, n, the verdict; where it is open, what it misses."""
+    said, pair = verdict(row), f"{row['arm_b']} against {row['arm_a']}"
+    if said in (TWIN, NOTHING):
+        return f"{pair}: {said}"
+    n, won, lost = (int(row[key]) for key in ("n", "won", "lost"))
+    told = f"{pair} {points(row)} ({won} won, {lost} lost, n = {n}): {said}"
+    if said != OPEN:
+        return told + _held_by_clusters(row, KINDS[clusters])
+    least = 100 * detectable(won, lost, n)
+    return f"{told}, below {least:.0f} points mostly missed" if least == least else f"{told}, nothing could show"
+
+
+def claims(
+    paired: pd.DataFrame, alike: Sequence[tuple[str, str]], dreams: str, clusters: Clusters = "family"
+) -> dict[str, str]:
+    """ASKED, each with what the pairs on held-out seeds say of it, from a `paired_table` after `mark_twins`.
+
+    `dreams` is `describe_dreams`. Where webevolver is a twin, its pairs say nothing about dreams, and that is said.
+    """
+    own_rows = paired[(paired["split"] == "test_seeds") & ~paired["same_policy"]]
+    rows = {(row["arm_a"], row["arm_b"]): row for row in own_rows.to_dict("records")}
+    first = {later: earlier for earlier, later in alike}
+    step = lambda a, b: None not in (i := (iteration_of(a), iteration_of(b))) and i[1] == i[0] + 1  # noqa: E731
+    ahead = lambda b: "+" in b and not b.partition("+")[2].startswith("best_of_k")  # noqa: E731
+    own = lambda a, b: a.partition("+")[0] == b.partition("+")[0]  # noqa: E731
+    plain = lambda a, b: "+" not in a + b and "zero_shot" not in (a, b)  # noqa: E731
+    chosen = {
+        ASKED[0]: [pair for pair in rows if step(*pair)],
+        ASKED[1]: [pair for pair in rows if pair[1] in ("webevolver", "true_dreams") and plain(*pair)],
+        ASKED[2]: sorted((pair for pair in rows if ahead(pair[1]) and own(*pair)), key=lambda pair: pair[1]),
+    }
+    said = {asked: [brief(rows[pair], clusters) for pair in pairs] for asked, pairs in chosen.items()}
+    if "webevolver" in first:
+        told = f"webevolver is {first['webevolver']} under another name, so this run says nothing about dreams"
+        said[ASKED[1]] = [told]
+    said[ASKED[1]] = [dreams, *said[ASKED[1]]]
+    return {
+        asked: f"{'; '.join(filter(None, told)) or 'no pair of these arms is finished'}."
+        for asked, told in said.items()
+    }
+
+
+def survivors(paired: pd.DataFrame, *, named: bool = True) -> str:
+    """How many comparisons of a table after `mark_twins` survive Holm's correction, and where `named`, which."""
+    family = paired[paired["p_holm"].notna()]
+    kept = [f"{row.arm_b} against {row.arm_a} ({row.split})" for row in family[family["p_holm"] < ALPHA].itertuples()]
+    which = f": {', '.join(kept) or 'none'}" if named else ""
+    return f"{len(kept)} of {len(family)} comparisons survive Holm's correction{which}."
+
+
+def describe_dreams(ledger: pd.DataFrame) -> str:
+    """How many dreams there were, how many were accepted, how many of these are true: from `metrics.ledger_table`."""
+    imagined = ledger[ledger["counted"] == "imagined"]
+    total, accepted = (int(rows["n"].sum()) for rows in (imagined, imagined[imagined["outcome"] == "accepted"]))
+    if not total:
+        return "no dream in this run"
+    told = f"{total} dreams, {accepted} accepted"
+    for row in ledger[ledger["counted"] == "replayed"].itertuples():
+        span = f"95% interval {100 * row.low:.0f} to {100 * row.high:.0f}%"
+        return f"{told}; of {row.of} replayed, {row.n} are true in the real page ({span})"
+    return f"{told}; none was replayed: there is no truth rate" if accepted else f"{told}: there is no truth rate"
+
+
+def unsolved(tasks: pd.DataFrame) -> list[str]:
+    """Which kinds of task no arm of a `metrics.task_table` solved, and which no plain policy did, a sentence each."""
+    solved = lambda rows: rows.groupby("task", sort=False)["successes"].sum()  # noqa: E731
+    every, plain = solved(tasks), solved(tasks[~tasks["arm"].str.contains("+", regex=False)])
+    never = [kind for kind, count in every.items() if not count]
+    said = [f"{len(never)} of {len(every)} kinds were solved by no arm: {', '.join(never) or 'none'}."]
+    for kind in (kind for kind, count in plain.items() if not count and every[kind]):
+        rows = tasks[(tasks["task"] == kind) & (tasks["successes"] > 0)].itertuples()
+        by = ", ".join(f"{row.arm} {row.successes} of {row.n}" for row in rows)
+        said.append(f"{kind} was solved by no plain policy, but by {by}.")
+    return said if len(every) else []
+
+
+def price_table(lookahead: pd.DataFrame, paired: pd.DataFrame, episodes: Mapping[str, int]) -> pd.DataFrame:
+    """What looking ahead bought and what it cost, one row an arm, on held-out seeds.
+
+    arm, n, success %, points over its plain policy and over best-of-k (`points`), then means an episode:
+    decisions, calls, tokens, seconds (of model work) and steps (tried in real pages); then the shares of decisions
+    overruled and fell back, in %.
+    `lookahead` is a `lookahead_table`, `episodes` how many each arm met there. Without a known cost: nan.
+    """
+    import pandas as pd
+
+    pairs = {(row["arm_a"], row["arm_b"]): row for row in paired[paired["split"] == "test_seeds"].to_dict("records")}
+    over = lambda a, b: points(pairs[a, b]) if (a, b) in pairs else ""  # noqa: E731
+    rows = []
+    for row in lookahead[lookahead["split"] == "test_seeds"].to_dict("records"):
+        policy, preset = row["policy"], row["preset"]
+        arm = f"{policy}+{preset}" if preset else policy
+        each = row["decisions"] / episodes[arm]
+        control = over(f"{policy}+{control_of(preset)}", arm) if preset else ""
+        spent = {"calls": "calls", "tokens": "tokens", "seconds": "model_seconds", "steps": "steps"}
+        rows.append(
+            {"arm": arm, "n": int(row["n"]), "success %": 100 * row["rate"]}
+            | {"over plain": over(policy, arm) if preset else "", "over best-of-k": control, "decisions": each}
+            | {name: row[key] * each for name, key in spent.items()}
+            | {f"{key} %": 100 * row[key] / (row["decisions"] or NAN) for key in ("overruled", "fell_back")}
+        )
+    columns = ["n", "success %", "over plain", "over best-of-k", "decisions", "calls", "tokens", "seconds", "steps"]
+    return pd.DataFrame(rows, columns=["arm", *columns, "overruled %", "fell_back %"]).set_index("arm").round(1)
+
+
 def _too_small(won: int, lost: int, n: int) -> str:
     """What so many episodes can show, for a pair that is open."""
     least = 100 * detectable(won, lost, n)
     shown = f"{least:.0f} points or more, hardly less" if least == least else "no difference"
     return f"; the interval holds 0, the sign is open: {n} such episodes can show {shown}"
+
+
+def _held_by_clusters(row: Mapping[str, Any], kind: str) -> str:
+    """`_by_cluster` in short."""
+    if row.get("clusters", 0) == 1:
+        return f", but all of it in one of the {kind}"
+    low, high = row.get("cluster_low", NAN), row.get("cluster_high", NAN)
+    held = f", but over {row.get('clusters', 0):.0f} {kind} [{100 * low:+.0f}, {100 * high:+.0f}]"
+    return held if low <= 0 <= high else ""
 
 
 def _by_cluster(row: Mapping[str, Any], kind: str) -> str:

@@ -273,7 +273,11 @@ def save(name: str, results: Results, folder: Path) -> Path | None:
 
     Returns the path of the png; None for an exhibit that is a table alone.
     """
-    whole, said = frame(name, results), caption(name, results)
+    return _save(name, frame(name, results), results, folder)
+
+
+def _save(name: str, whole: pd.DataFrame, results: Results, folder: Path) -> Path | None:
+    said = caption(name, results)
     inputs = {paper.FILE.name: sha256(paper.FILE), **results.inputs}
     shown = whole[whole["reported"] | whole["run"].isin([*results.shown, ""])]
     tables.write(whole, shown, folder / "tables", name, said, inputs)
@@ -282,11 +286,15 @@ def save(name: str, results: Results, folder: Path) -> Path | None:
 
 
 def write(results: Results, folder: Path, names: Sequence[str] = tuple(EXHIBITS)) -> Path:
-    """Saves every exhibit and an overview of them all, `papers.md`; returns its path."""
+    """Saves every exhibit and an overview, `papers.md`, which tells how many numbers each has; returns its path."""
     parts = ["# The papers' tables and figures, our runs beside them\n"]
     for name in names:
-        png = save(name, results, folder)
-        parts.append(f"## {EXHIBITS[name].title}\n")
+        whole = frame(name, results)
+        png = _save(name, whole, results, folder)
+        reported, ours = (
+            int(whole["value"].notna()[whole["reported"] == is_theirs].sum()) for is_theirs in (True, False)
+        )
+        parts.append(f"## {EXHIBITS[name].title}\n\nNumbers reported: {reported}, ours: {ours}.\n")
         if png:
             parts.append(f"![{name}](figures/{png.name})\n")
         parts.append((folder / "tables" / f"{name}.md").read_text())

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from wevo_nb.intervals import NAN, Z95, wilson
+from wevo_nb.metrics import paired_table
 from wevo_nb.observation import parse_page
 from wevo_nb.schema import Task, Trajectory
 
@@ -68,22 +69,25 @@ def stall_table(collections: Mapping[int, Sequence[Trajectory]], *, arm: str) ->
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def describe_stall(table: pd.DataFrame) -> str:
-    """What changes from the first iteration to the last, two sentences an arm, with values and n.
+def describe_stall(table: pd.DataFrame, tests: Mapping[str, Mapping[int, Sequence[Trajectory]]] | None = None) -> str:
+    """What changes from the first iteration to the last: a heading an arm, a line a measure, with values and n.
 
     `table` holds one `stall_table` or several on top of one another. A metric is level where the
-    95% interval of its change holds 0; without an interval it moves, which says nothing.
+    95% interval of its change holds 0; without an interval it moves, which says nothing. `tests` are the
+    trajectories of arms that met the same tasks in every iteration: their acceptance is compared in pairs.
     """
     said = []
     for arm, rows in table.groupby("arm", sort=False):
         by_metric = {metric: part.dropna(subset="value") for metric, part in rows.groupby("metric")}
-        changes = [_change(by_metric[m], *SPOKEN[m]) for m in SPOKEN if m in by_metric and len(by_metric[m])]
-        said.append(f"{arm}, iterations {rows['iteration'].min()} to {rows['iteration'].max()}: {'; '.join(changes)}.")
+        said.append(f"{arm}, iterations {rows['iteration'].min()} to {rows['iteration'].max()}:")
+        for metric in (m for m in SPOKEN if m in by_metric and len(by_metric[m])):
+            groups = (tests or {}).get(arm, {}) if metric == "acceptance" else {}
+            said.append(f"  {_change(by_metric[metric], *SPOKEN[metric], way=_paired_way(groups))}")
         new = by_metric.get("new_tasks")
         if new is not None and len(new):
             counts, tried = (", ".join(f"{value:.0f}" for value in new[key]) for key in ("value", "n"))
-            said.append(f"Tasks solved that no earlier iteration solved: {counts} (of {tried} that were tried).")
-    return " ".join([*said, "Level: the 95% interval of the change holds 0."] if said else ["No iteration yet."])
+            said.append(f"  kinds solved that no earlier iteration solved: {counts} (of {tried} that were tried)")
+    return "\n".join([*said, "Level: the 95% interval of the change holds 0."] if said else ["No iteration yet."])
 
 
 def kind(task: Task) -> tuple[str, str, str]:
@@ -184,13 +188,27 @@ def _mean(groups: Sequence[Sequence[float]], *, most: float = math.inf) -> Estim
     return mean, n, max(mean - half, 0.0), min(mean + half, most)
 
 
-def _change(rows: pd.DataFrame, name: str, form: str) -> str:
-    """How a metric moved, e.g. `entropy falls, 1.20 nats to 0.40 nats (n = 30, 28)`."""
+def _paired_way(groups: Mapping[int, Sequence[Trajectory]]) -> str:
+    """rises, falls or is level, with the paired difference from the first to the last group; nothing of fewer."""
+    if len(groups) < 2:
+        return ""
+    first, last = (groups[end(groups)] for end in (min, max))
+    rows = paired_table({"first": first, "last": last}, [("first", "last")])
+    row = rows.loc[rows["n"].idxmax()] if len(rows) else {"n": 0}
+    if not row["n"]:
+        return ""
+    points, low, high = (round(100 * row[key]) for key in ("difference", "low", "high"))
+    way = "is level" if row["low"] <= 0 <= row["high"] else "rises" if points > 0 else "falls"
+    return f"{way} ({points:+d} points [{low:+d}, {high:+d}] on the same episodes)"
+
+
+def _change(rows: pd.DataFrame, name: str, form: str, way: str = "") -> str:
+    """How a metric moved, e.g. `entropy falls, 1.20 nats to 0.40 nats (n = 30, 28)`; `way` where that is known."""
     first, last = rows.iloc[0], rows.iloc[-1]
     if len(rows) == 1:
         return f"{name} is {form.format(last['value'])} in iteration {last['iteration']} alone (n = {last['n']})"
     values = f"{form.format(first['value'])} to {form.format(last['value'])}"
-    return f"{name} {_way(first, last)}, {values} (n = {first['n']}, {last['n']})"
+    return f"{name} {way or _way(first, last)}, {values} (n = {first['n']}, {last['n']})"
 
 
 def _way(first: Mapping, last: Mapping) -> str:

@@ -48,10 +48,10 @@ STALL = {  # metric of exploration.stall_table: title of its panel, unit and whi
     "distinct_pages": ("different pages", "count\nhigher explores more"),
     "pages_per_episode": ("pages an episode", "count\nhigher explores more"),
     "actions_per_page": ("different actions a page", "mean count\nhigher explores more"),
-    "similarity": ("similarity to the past", "Jaccard index (0 to 1)\nlower explores more"),
+    "similarity": ("similarity to the past", "share of actions in common\nlower explores more"),
     "entropy": ("entropy of the policy", "nats\nhigher explores more"),
     "acceptance": ("acceptance", f"% of episodes\n{UP}"),
-    "new_tasks": ("newly solved tasks", f"count\n{UP}"),
+    "new_tasks": ("newly solved kinds", f"count\n{UP}"),
 }
 
 
@@ -303,7 +303,7 @@ def imagined_ledger(frame: pd.DataFrame) -> Figure:
 
 @_styled
 def stall(frame: pd.DataFrame) -> Figure:
-    """What is still new in what each iteration collected, a panel a metric; dashed, what it did in tests.
+    """What is still new in what each iteration collected, a panel a metric; dashed squares, what it did in tests.
 
     Frame: `exploration.stall_table`, one or several on top of one another.
     """
@@ -316,9 +316,10 @@ def stall(frame: pd.DataFrame) -> Figure:
         for place, arm in enumerate(arms):
             part = rows[(rows["arm"] == arm) & rows["value"].notna()]
             x = part["iteration"] + 0.1 * (place - (len(arms) - 1) / 2)
-            line = "o--" if arm.endswith("_tests") else "o-"
+            tested = arm.endswith("_tests")
+            look = {"fmt": "s--", "mfc": "white"} if tested else {"fmt": "o-"}
             y, low, high = (100 if metric == "acceptance" else 1) * part[["value", "low", "high"]].to_numpy(float).T
-            panel.errorbar(x, y, [y - low, high - y], fmt=line, color=colour(arm), capsize=2.5, label=arm)
+            panel.errorbar(x, y, [y - low, high - y], **look, color=colour(arm), capsize=2.5, label=arm)
         ends = rows.groupby("iteration")["n"].agg(["min", "max"])
         counts = ["-".join(dict.fromkeys(map(str, pair))) for pair in ends.to_numpy()]
         panel.set_xticks(ends.index, [f"{i}\n{n}" for i, n in zip(ends.index, counts, strict=True)])

@@ -295,3 +295,29 @@ def gains(pairs: Iterable[tuple[str, str]]) -> pd.DataFrame:
         if a in METHODS and b in METHODS
     ]
     return pd.DataFrame(rows, columns=["arm_a", "arm_b", *benchmarks])
+
+
+def gains_beside(paired: pd.DataFrame) -> pd.DataFrame:
+    """Our differences on held-out seeds beside those of Table 1, all in points, and whether they agree.
+
+    `paired` is a `metrics.paired_table` after `comparisons.mark_twins`. agreement: `agrees` and `contradicts` where
+    our interval leaves out 0; `open` where it holds 0; `paper mixed` where the paper's two benchmarks do not go one
+    way; `same policy` where our pair only repeats another under a twin's name.
+    """
+    ours = paired[(paired["split"] == "test_seeds") & (paired["n"] > 0)]
+    told = ours.merge(gains(zip(ours["arm_a"], ours["arm_b"], strict=True)), on=["arm_a", "arm_b"])
+    told["agreement"] = [_agreement(row) for row in told.to_dict("records")]
+    told[["difference", "low", "high"]] *= 100
+    names = {"webvoyager": "paper: WebVoyager", "mind2web_live": "paper: Mind2Web-Live"}
+    columns = ["arm_b", "arm_a", "n", "difference", "low", "high", *names, "agreement"]
+    return told[columns].rename(columns=names)
+
+
+def _agreement(row: Mapping[str, Any]) -> str:
+    if row["same_policy"]:
+        return "same policy"
+    if row["webvoyager"] * row["mind2web_live"] <= 0:
+        return "paper mixed"
+    if row["low"] <= 0 <= row["high"]:
+        return "open"
+    return "agrees" if (row["low"] > 0) == (row["webvoyager"] > 0) else "contradicts"

@@ -248,14 +248,10 @@ def _paired(row: Mapping[str, str]) -> list[str]:
     points = [f"{100 * float(row[key]):+.0f}" if row[key] else "" for key in ("difference", "low", "high")]
     told = f"{points[0]} [{points[1]}, {points[2]}]" if points[0] else ""
     won = f"{_count(row['won'])}, {_count(row['lost'])}, {_count(row['n'])}"
-    return [
-        row["arm_b"],
-        row["arm_a"],
-        row["split"],
-        told,
-        won,
-        *(_p(row[key]) for key in ("p", "p_holm") if key in row),
-    ]
+    tests = [_p(row[key]) for key in ("p", "p_holm") if key in row]
+    if row.get("same_policy") == "True":
+        tests[-1] = "same policy, not counted"
+    return [row["arm_b"], row["arm_a"], row["split"], told, won, *tests]
 
 
 def _p(text: str) -> str:

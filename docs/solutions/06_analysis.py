@@ -7,17 +7,13 @@ python docs/solutions/06_analysis.py demo demo-1      # exercise 4 too
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from finished import table, trajectories
+from finished import table
 
-from wevo_nb import figures, metrics
+from wevo_nb import intervals, metrics
 from wevo_nb.runs import StageError
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def exercise_1(run: str, *, split: str = "test_seeds") -> dict:
@@ -56,52 +52,54 @@ def exercise_2(run: str, *, a: str = "zero_shot", b: str = "self_improve_1") -> 
     return {"n": n, "won": won, "lost": lost, **metrics.paired(won, lost, n)}
 
 
-def exercise_3(
-    run: str, *, a: str = "zero_shot", b: str = "self_improve_1", split: str = "test_seeds", draws: int = 10_000
-) -> dict:
-    """The difference of two arms with an interval that resamples whole kinds of task.
+def exercise_3(run: str, *, split: str = "test_seeds") -> pd.DataFrame:
+    """How many episodes would settle each pair that is open, were its shares of won and lost the true ones.
 
-    difference, low, high (fractions; percentiles 2.5 and 97.5), kinds, and wider: its width over that of
-    `metrics.paired`. With few kinds such an interval is itself uncertain, and rather too narrow.
+    Columns arm_b, arm_a, n, won, lost, needed: the least n at which the McNemar test comes out below 0.05 four times
+    in five. nan where won and lost are alike: no n settles a difference of 0.
     """
-    outcomes = {}
-    for arm in (a, b):
-        for one in metrics.different(trajectories(run, f"05_wmla/{arm}")):
-            if one.task.split == split and one.verdict and one.verdict.outcome != "unscored":
-                outcomes.setdefault((one.task.name, one.task.seed), {})[arm] = one.verdict.success
-    both = {key: found for key, found in outcomes.items() if len(found) == 2}
-    if not both:
-        raise StageError(f"{a} and {b} of run '{run}' share no scored episode of {split}")
-    told = pd.DataFrame([{"kind": kind, "gain": found[b] - found[a]} for (kind, _), found in both.items()])
-    kinds = told.groupby("kind")["gain"].agg(["sum", "size"]).to_numpy()
-    drawn = kinds[np.random.default_rng(0).integers(len(kinds), size=(draws, len(kinds)))].sum(axis=1)
-    low, high = np.percentile(drawn[:, 0] / drawn[:, 1], [2.5, 97.5])
-    plain = metrics.paired(int((told["gain"] > 0).sum()), int((told["gain"] < 0).sum()), len(told))
-    return {
-        "difference": plain["difference"],
-        "low": float(low),
-        "high": float(high),
-        "kinds": len(kinds),
-        "wider": float(high - low) / (plain["high"] - plain["low"]),
-    }
+    pairs = table(run, "06_analysis", "tables", "paired.csv")
+    unsure = pairs[(pairs["split"] == split) & (pairs["low"] <= 0) & (pairs["high"] >= 0)]
+    needed = [episodes_needed(row.won / row.n, row.lost / row.n) for row in unsure.itertuples()]
+    return unsure[["arm_b", "arm_a", "n", "won", "lost"]].assign(needed=needed).reset_index(drop=True)
 
 
-def exercise_4(*runs: str, split: str = "test_seeds") -> tuple[pd.DataFrame, Figure]:
-    """Every comparison of the runs side by side, and one forest plot with a panel a run.
+def episodes_needed(won: float, lost: float) -> float:
+    """The least n with a power of intervals.POWER where these shares of episodes are won and lost, by halving."""
+    if won == lost:
+        return np.nan
+    enough = lambda n: intervals.mcnemar_power(n, won + lost, abs(won - lost)) >= intervals.POWER  # noqa: E731
+    high = 1
+    while not enough(high):
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return float(high)
 
-    Columns arm_b, arm_a, one a run (difference, a fraction), same_sign: all above 0 or all below.
+
+def exercise_4(a: str, b: str, *, split: str = "test_seeds") -> pd.DataFrame:
+    """Whether two runs' differences lie further apart than their episodes alone explain, a row a pair that both have.
+
+    Columns arm_b, arm_a, a and b (differences, fractions), gap (b - a), low, high, apart (0 is outside). The interval
+    of the gap of two independent numbers is made of their own (Newcombe 1998; MOVER). Where a pair is apart, the
+    seed moved the gain, and one run's interval is too narrow; of twenty pairs one is apart by luck.
     """
-    tables = [table(run, "06_analysis", "tables", "paired.csv").assign(run=run) for run in runs]
-    pairs = pd.concat([one[one["split"] == split] for one in tables], ignore_index=True)
-    side = pairs.pivot(index=["arm_b", "arm_a"], columns="run", values="difference")[list(runs)]
-    side["same_sign"] = (side > 0).all(axis=1) | (side < 0).all(axis=1)
-    return side.reset_index(), figures.paired_differences(pairs.assign(split=pairs["run"]))
+    keys = ["arm_b", "arm_a"]
+    tables = [table(run, "06_analysis", "tables", "paired.csv") for run in (a, b)]
+    one, other = (pairs[pairs["split"] == split].set_index(keys)[["difference", "low", "high"]] for pairs in tables)
+    both = one.add_suffix("_a").join(other.add_suffix("_b"), how="inner")
+    gap = both["difference_b"] - both["difference_a"]
+    below = np.hypot(both["difference_b"] - both["low_b"], both["high_a"] - both["difference_a"])
+    above = np.hypot(both["high_b"] - both["difference_b"], both["difference_a"] - both["low_a"])
+    side = {a: both["difference_a"], b: both["difference_b"], "gap": gap, "low": gap - below, "high": gap + above}
+    told = pd.DataFrame(side)
+    return told.assign(apart=(told["low"] > 0) | (told["high"] < 0)).reset_index()
 
 
 if __name__ == "__main__":
     run, *others = sys.argv[1:] or ["demo"]
-    print(exercise_1(run), exercise_2(run), exercise_3(run), sep="\n\n")
-    if others:
-        frame, figure = exercise_4(run, *others)
-        figure.savefig("forest.png", dpi=150)
-        print("", frame.round(3).to_string(), "drawn: forest.png", sep="\n")
+    print(exercise_1(run), exercise_2(run), exercise_3(run).to_string(), sep="\n\n")
+    for other in others[:1]:
+        print("", exercise_4(run, other).round(3).to_string(), sep="\n")
