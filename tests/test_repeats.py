@@ -125,6 +125,19 @@ def test_a_stage_that_only_one_run_has_behind_an_arm_is_a_difference():
     assert "04_webevolver policy.history - in a, 1 in b" in repeats.differing(["a", "b"], "webevolver")
 
 
+def test_a_param_from_before_it_was_there_counts_as_its_default():
+    """Run a is of code without policy.prompt and policy.history: short and 3 by default."""
+    arm("a", "zero_shot", 1, "SF")
+    arm("b", "zero_shot", 2, "SF", **{"policy.prompt": "short", "policy.history": 3})
+    arm("c", "zero_shot", 3, "SF", **{"policy.prompt": "short", "policy.history": 5})
+    path = runs.run_folder("a") / "05_wmla/zero_shot" / "params.json"
+    spec = runs.read_json(path)
+    del spec["params"]["policy"]["prompt"], spec["params"]["policy"]["history"]
+    runs.write_json(path, spec)
+    assert repeats.differing(["a", "b"], "zero_shot") == repeats.differing(["b", "a"], "zero_shot") == ""
+    assert repeats.differing(["a", "c"], "zero_shot") == "05_wmla/zero_shot policy.history - in a, 5 in c"
+
+
 def test_runs_that_differ_in_every_arm_are_refused_with_the_keys():
     arm("a", "zero_shot", 1, "SF")
     arm("b", "zero_shot", 2, "SF", **{"policy.history": 5})

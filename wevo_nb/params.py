@@ -625,6 +625,11 @@ def load_params(profile: str, overrides: dict[str, Any] | None = None) -> Resolv
     return Resolved(params=params, profile=profile, layers=layers)
 
 
+def defaults() -> dict[str, Any]:
+    """The values of params/base.yaml by dotted key, without what it lays over them for a suite."""
+    return flatten({key: value for key, value in _read(ROOT / "params" / "base.yaml").items() if key != "suites"})
+
+
 def merge(below: dict, above: dict) -> dict:
     """`above` laid over `below`, mapping by mapping; lists are replaced whole."""
     out = dict(below)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wevo_nb.intervals import NAN, mean_interval, paired, wilson
 from wevo_nb.metrics import Clusters, paired_table, success_table
-from wevo_nb.params import flatten
+from wevo_nb.params import defaults, flatten
 from wevo_nb.runs import JSONL, StageError, read_json, run_folder, signature
 from wevo_nb.schema import Trajectory
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ARM, PAIR = ["arm", "split"], ["arm_a", "arm_b", "split"]  # what a row of a table by run is about
+MISSING = "-"  # a param that a run did not note
 NO_MATTER = ("seed", "synthesize.replay")  # what may differ: no arm learns from how many dreams were checked
 BY_RUN = ["run", "seed", "n"]
 RUN_COLUMNS = [*ARM, *BY_RUN, "successes", "rate", "low", "high", "unscored", "low_bound", "high_bound"]
@@ -113,17 +114,28 @@ def noted(run: str, stage: str) -> dict[str, Any]:
 
 
 def differing(runs: Sequence[str], arm: str) -> str:
-    """What an arm was made with otherwise in a later of these runs than in the first; nothing if in none."""
+    """What an arm was made with otherwise in a later of these runs than in the first; nothing if in none.
+
+    A param that a stage did not note, as code from before the param was there does not, counts as its default.
+    """
     if not runs:
         return ""
-    first = noted(runs[0], f"05_wmla/{arm}")
+    made = {run: noted(run, f"05_wmla/{arm}") for run in runs}
+    told = lambda run, key: f"{made[run].get(key, MISSING)} in {run}"  # noqa: E731
     for run in runs[1:]:
-        other = noted(run, f"05_wmla/{arm}")
-        keys = sorted(key for key in first | other if first.get(key, "-") != other.get(key, "-"))
-        told = [f"{key} {first.get(key, '-')} in {runs[0]}, {other.get(key, '-')} in {run}" for key in keys[:3]]
+        first, other = _filled(made[runs[0]], made[run]), _filled(made[run], made[runs[0]])
+        keys = sorted(key for key in first | other if first.get(key, MISSING) != other.get(key, MISSING))
+        said = [f"{key} {told(runs[0], key)}, {told(run, key)}" for key in keys[:3]]
         if keys:
-            return "; ".join(told) + (f"; and {len(keys) - 3} more" if len(keys) > 3 else "")
+            return "; ".join(said) + (f"; and {len(keys) - 3} more" if len(keys) > 3 else "")
     return ""
+
+
+def _filled(noted: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """With the defaults of what `other` noted beside it of the same stages."""
+    default, stages = defaults(), {key.partition(" ")[0] for key in noted}
+    parts = ((key, *key.partition(" ")[::2]) for key in other if key not in noted)
+    return noted | {key: default[param] for key, stage, param in parts if stage in stages and param in default}
 
 
 def _remarks(arms: Mapping[str, Sequence[str]]) -> list[str]:
