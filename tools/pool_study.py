@@ -46,6 +46,11 @@ def analysed(name: str):
     return lambda run: pd.read_csv(run_folder(run) / "06_analysis" / "tables" / f"{name}.csv")
 
 
+def synthesized(name: str):
+    """A table of a run's synthesis."""
+    return lambda run: pd.read_csv(run_folder(run) / "03_synthesize" / f"{name}.csv")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("runs", nargs="+", metavar="RUN")
@@ -57,6 +62,8 @@ def main():
     each = {
         "tasks_by_run": lambda run: metrics.task_table(found.found[run]),
         "dreams": dreams,
+        "dreams_by_kind": synthesized("kinds"),
+        "truth": synthesized("truth"),
         **{name: analysed(name) for name in ("report_card", "stall", "lookahead", "ledger")},
     }
     tables = {
