@@ -35,7 +35,7 @@ def test_the_table_of_results_keeps_its_contract(unbroken):
     assert list(success[0]) == ["arm", "split", "n", "successes", "rate", "low", "high", *care]
     assert list(paired[0]) == [
         "arm_a", "arm_b", "split", "n", "won", "lost", "difference", "low", "high", "p",
-        "p_holm", "boot_low", "boot_high", "detectable", *care,
+        "p_holm", "boot_low", "boot_high", "detectable", *care, "same_policy",
     ]  # fmt: skip
     assert [(row["arm"], row["split"]) for row in success] == [
         (a, s) for a in ARMS for s in ("test_seeds", "test_tasks")
