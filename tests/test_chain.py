@@ -140,7 +140,7 @@ def steps_of(run: Path, stage: str) -> list[str]:
             "03_synthesize",
             2,
             {"synthesize": {"attempts": 1, "look_ahead": "wmla_d1"}},
-            "6 imagined episodes",
+            "6 dreams",
         ),
         ("04_final_sft", "04_webevolver", 2, {"sft": {"arm": "webevolver", "epochs": 2}}, "04_webevolver"),
         ("05_wmla", "05_wmla", 2, {"wmla": {"arms": ["zero_shot", "webevolver+wmla_d2"]}}, "webevolver+wmla_d2"),
