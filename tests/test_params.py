@@ -27,7 +27,7 @@ def test_overrides_may_be_nested_or_dotted_and_lists_are_replaced_whole():
     dotted = load_params("demo", {"wmla.k": 5, "wmla.temperature": 0.1, "policy.verbs": ["click"]})
     assert nested == dotted
     assert dotted.params.wmla.k == 5 and dotted.params.policy.verbs == ("click",)
-    assert dotted.params.wmla.scorer == "outcome"  # the neighbours stay
+    assert dotted.params.wmla.scorer == "expected"  # the neighbours stay: the profile's own
 
 
 @pytest.mark.parametrize(
@@ -298,7 +298,7 @@ OWN = {
     ],
 )
 def test_what_a_preset_stands_for(name, different):
-    found = load_params("demo").params.wmla.preset(name).model_dump()
+    found = load_params("study").params.wmla.preset(name).model_dump()
     assert {key: found[key] for key in OWN | different} == OWN | different
 
 
@@ -312,7 +312,7 @@ def test_a_preset_states_what_differs_and_takes_the_rest_from_the_section():
 
 def test_a_preset_of_ones_own_is_an_arm():
     own = {"wmla.presets.wide": {"candidates": "valid", "depth": 2}, "wmla.arms": ["zero_shot+wide"]}
-    ahead = parse_arm("zero_shot+wide", load_params("demo", own).params).ahead
+    ahead = parse_arm("zero_shot+wide", load_params("study", own).params).ahead
     assert (ahead.candidates, ahead.depth, ahead.scorer) == ("valid", 2, "outcome")
 
 
