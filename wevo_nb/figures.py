@@ -210,12 +210,8 @@ def world_model_quality(frame: pd.DataFrame) -> Figure:
     figure, panels = _panels(frame["metric"], (2.4 * frame["metric"].nunique() + 0.3, 3.5), sharey=True)
     for metric, panel in panels.items():
         rows = frame[frame["metric"] == metric]
-        for row in rows.itertuples():
-            x = iterations.index(row.iteration) + 0.2 * (series.index(row.series) - (len(series) - 1) / 2)
-            _interval(panel, x, row.value, row.low, row.high, colour(row.model), upright=True, label=row.series)
-        most = rows.groupby("iteration")["n"].max().reindex(iterations, fill_value=0)
-        panel.set_xticks(range(len(iterations)), [f"{i}\nn = {n:.0f}" for i, n in most.items()])
-        panel.set(xlim=(-0.5, len(iterations) - 0.5), ylim=(-3, 103), xlabel="iteration")
+        _side_by_side(panel, rows, "iteration", iterations, series, spread=0.2, shade="model")
+        panel.set(ylim=(-3, 103), xlabel="iteration")
         if metric == "auc_success":
             panel.axhline(50, color="black", linestyle=":", linewidth=1)
             panel.text(-0.45, 51, "chance", fontsize=7)
@@ -366,6 +362,17 @@ def _interval(panel, place, value, low, high, shade, *, upright=False, hollow=Fa
     x, y, name = (place, 100 * value, "yerr") if upright else (100 * value, place, "xerr")
     face = "white" if hollow else shade
     panel.errorbar([x], [y], **{name: ends}, fmt="o", color=shade, mfc=face, markersize=6, capsize=2.5, label=label)
+
+
+def _side_by_side(panel, rows, at: str, places: list, series: list[str], *, spread: float, shade: str = "series"):
+    """Each row as an upright point over its place (`at`, one of `places`), series beside each other; n below each."""
+    for row in rows.to_dict("records"):
+        x = places.index(row[at]) + spread * (series.index(row["series"]) - (len(series) - 1) / 2)
+        told = {"upright": True, "label": row["series"]}
+        _interval(panel, x, row["value"], row["low"], row["high"], colour(row[shade]), **told)
+    most = rows.groupby(at)["n"].max().reindex(places, fill_value=0)
+    panel.set_xticks(range(len(places)), [f"{place}\nn = {n:.0f}" for place, n in most.items()])
+    panel.set_xlim(-0.5, len(places) - 0.5)
 
 
 def _note(panel, y: float, text: str):

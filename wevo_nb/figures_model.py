@@ -23,6 +23,7 @@ from wevo_nb.figures import (
     _legend,
     _note,
     _rows,
+    _side_by_side,
     _styled,
     colour,
 )
@@ -72,13 +73,8 @@ def walk_points(frame: pd.DataFrame) -> Figure:
     figure = Figure(figsize=(1 + 3.4 * len(metrics), 3.2), layout="constrained")
     panels = figure.subplots(1, len(metrics), sharey=True, squeeze=False)[0]
     for metric, panel in zip(metrics, panels, strict=True):
-        part = frame[frame["metric"] == metric]
-        for row in part.itertuples():
-            x = depths.index(row.depth) + 0.16 * (series.index(row.series) - (len(series) - 1) / 2)
-            _interval(panel, x, row.value, row.low, row.high, colour(row.series), upright=True, label=row.series)
-        counts = part.groupby("depth")["n"].max().reindex(depths, fill_value=0)
-        panel.set_xticks(range(len(depths)), [f"{depth}\nn = {n:.0f}" for depth, n in counts.items()])
-        panel.set(title=metric, xlim=(-0.5, len(depths) - 0.5), ylim=(-4, 104), xlabel="step of the walk")
+        _side_by_side(panel, frame[frame["metric"] == metric], "depth", depths, series, spread=0.16)
+        panel.set(title=metric, ylim=(-4, 104), xlabel="step of the walk")
         panel.set_yticks(*FRACTIONS)
     panels[0].set_ylabel(f"0 to 1, 95% interval\n{UP}")
     _legend(figure, columns=len(series))
