@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +18,6 @@ from wevo_nb.prompts import describe, imagined_text
 from wevo_nb.schema import Decision, Effect, Observation, Step, Trajectory, Verdict
 
 TEMPLATES = Path(__file__).parent / "templates"
-Picture = Callable[[Observation], str]  # the address of a page's picture; empty where none was kept
 
 
 class Shown(NamedTuple):
