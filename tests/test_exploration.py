@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 
 import pandas as pd
 import pytest
@@ -107,6 +108,32 @@ def test_the_interval_of_pages_an_episode_counts_on_pages_that_were_not_seen():
         value, low, high = table.loc[(iteration, "pages_per_episode"), ["value", "low", "high"]]
         half = Z * math.sqrt(variance) / 2
         assert (low, high) == (pytest.approx(value - half), pytest.approx(value + half))
+
+
+def test_similarity_is_that_of_all_pairs():
+    """Few or many elements, one that nearly every episode uses, episodes of 1 to 9 actions, the same ones again."""
+    draw, values = random.Random(0), set()
+
+    def some(iteration, elements):
+        page = "\n".join(f"[{i}] button '{i}'" for i in range(elements + 1))
+        for seed in range(60):
+            used = [draw.randint(1, elements) for _ in range(draw.randint(0, 8))] + [0] * (draw.random() < 0.9)
+            pages = [part for i in used for part in (page, f"click [{i}]")]
+            if used:
+                name = draw.choice(["click-link", "click-button"])
+                yield walk(task(name, 100 * iteration + seed), *pages, page, success="success")
+
+    def jaccard(one, other):
+        a, b = done_in(one), done_in(other)
+        return len(a & b) / len(a | b)
+
+    for elements in (3, 8, 40):
+        first, second = (list(some(iteration, elements)) for iteration in (1, 2))
+        largest = [max(jaccard(t, old) for old in first if old.task.name == t.task.name) for t in second]
+        value, n = rows({1: first, 2: second}).loc[(2, "similarity"), ["value", "n"]]
+        assert (value, n) == (pytest.approx(sum(largest) / len(largest)), len(second))
+        values |= set(largest)
+    assert len(values) > 10
 
 
 def test_a_third_iteration_is_compared_with_all_before_it():
