@@ -38,12 +38,13 @@ from model_server import MODEL, model_server, room
 from wevo_nb.endpoint import EndpointModel
 from wevo_nb.llm import Model, ModelError, Reply, Request
 from wevo_nb.lookahead import LookAhead
-from wevo_nb.params import ROOT, RoleParams, WorldModelParams, load_params
+from wevo_nb.params import ROOT, load_params
 from wevo_nb.policies import ModelPolicy, RandomPolicy
 from wevo_nb.rollout import rollout_many
 from wevo_nb.runs import JSONL, provenance, write_json
 from wevo_nb.schema import Action, Decision, Observation, Policy, Task, Trajectory
 from wevo_nb.scorers import ModelScorer
+from wevo_nb.sections import RoleParams, WorldModelParams
 from wevo_nb.targets import WORDS, target_text
 from wevo_nb.tasks.miniwob import MiniWoB
 from wevo_nb.transitions import Transition, transitions

@@ -23,7 +23,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 from wevo_nb.models import find_model
-from wevo_nb.params import SFTParams
+from wevo_nb.sections import SFTParams
 from wevo_nb.sft import _lora, cast_adapter, load_to_train
 
 

@@ -16,8 +16,8 @@ from stand_ins import SMOKE, did
 
 from wevo_nb.browser import BrowserEnv
 from wevo_nb.observation import parse_page
-from wevo_nb.params import BrowserParams, ObservationParams
 from wevo_nb.schema import Task
+from wevo_nb.sections import BrowserParams, ObservationParams
 
 PDF = (
     b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n"

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 
 from wevo_nb.dataset import draw_transitions
 from wevo_nb.llm import Reply, Request, Usage
-from wevo_nb.params import WorldModelParams, load_params
+from wevo_nb.params import load_params
 from wevo_nb.policies import decision_of
 from wevo_nb.schema import Decision, Observation, Step, Task, Trajectory, Verdict
+from wevo_nb.sections import WorldModelParams
 from wevo_nb.targets import WORDS, Row, row_for
 from wevo_nb.transitions import Transition
 

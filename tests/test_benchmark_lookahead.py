@@ -14,8 +14,8 @@ from stand_ins import ONE_THREAD, SMOKE, did, seen, task
 from wevo_nb.endpoint import EndpointModel
 from wevo_nb.llm import Request
 from wevo_nb.models import Engine
-from wevo_nb.params import RoleParams
 from wevo_nb.schema import Candidate
+from wevo_nb.sections import RoleParams
 from wevo_nb.transitions import Situation, Transition
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))

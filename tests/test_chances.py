@@ -14,8 +14,8 @@ from stand_ins import SMOKE, seen, task
 
 from wevo_nb.endpoint import EndpointModel
 from wevo_nb.llm import Reply, Request, ask, metered
-from wevo_nb.params import RoleParams
 from wevo_nb.schema import Action
+from wevo_nb.sections import RoleParams
 from wevo_nb.targets import WORDS
 from wevo_nb.transitions import Situation
 from wevo_nb.world_model import chance_of_success, predict

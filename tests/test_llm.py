@@ -17,7 +17,7 @@ from stand_ins import SMOKE, task, walk
 from wevo_nb.endpoint import EndpointModel
 from wevo_nb.judge import Asked, LLMJudge
 from wevo_nb.llm import CallFailed, CallRefused, ModelError, Request, Usage, ask, metered, object_schema
-from wevo_nb.params import RoleParams
+from wevo_nb.sections import RoleParams
 
 QUICK = SMOKE.llm.model_copy(update={"retries": 0, "timeout_s": 10})
 HELLO = ({"role": "user", "content": "hello"},)

@@ -19,7 +19,8 @@ from wevo_nb.memory import (
     training,
     weight_bytes,
 )
-from wevo_nb.params import LaunchParams, ParamsError, SFTParams, load_params
+from wevo_nb.params import ParamsError, load_params
+from wevo_nb.sections import LaunchParams, SFTParams
 
 LLAMA_8B, LLAMA_70B = "meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.3-70B-Instruct"
 PUBLISHED = {  # parameters as the hub counts them

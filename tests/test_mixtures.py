@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from wevo_nb.mixtures import NoSuchRows, compose, fit, kinds_table, policies_table, train_on
-from wevo_nb.params import FINAL_ARMS
 from wevo_nb.rejection import NothingToLearnFrom
 from wevo_nb.runs import write_json
+from wevo_nb.sections import FINAL_ARMS
 from wevo_nb.targets import Row
 
 

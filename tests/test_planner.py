@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 
 from wevo_nb import chain, cli, costs, machine, planner
 from wevo_nb.memory import shape_of, weight_bytes
-from wevo_nb.params import FINAL_ARMS, ROOT, ParamsError, load_params, merge, parse_arm, parse_setting
+from wevo_nb.params import ROOT, ParamsError, load_params, merge, parse_arm, parse_setting
 from wevo_nb.prompts import SCORER_REPLIES
+from wevo_nb.sections import FINAL_ARMS
 from wevo_nb.vllm_server import vllm_command
 from wevo_nb.workload import Counted, Load, Work, by_role, load_of, sizes
 

@@ -25,7 +25,8 @@ from test_sft import PARAMS, ROWS
 from wevo_nb import launch
 from wevo_nb.llm import Request
 from wevo_nb.models import Engine, find_model, load_tokenizer, load_weights
-from wevo_nb.params import ROOT, SFTParams, load_params
+from wevo_nb.params import ROOT, load_params
+from wevo_nb.sections import SFTParams
 from wevo_nb.targets import Row
 
 pytestmark = pytest.mark.scale

@@ -22,7 +22,8 @@ from stand_ins import SMOKE
 from wevo_nb import cluster, lifeline, serve, vllm_server
 from wevo_nb.llm import ModelError, Request, ask, metered
 from wevo_nb.models import Engine, find_model, open_model
-from wevo_nb.params import Params, RoleParams, ServeParams
+from wevo_nb.params import Params
+from wevo_nb.sections import RoleParams, ServeParams
 from wevo_nb.serve import ServedModel, open_engine
 from wevo_nb.vllm_server import Server, adapter_name, vllm_command
 from wevo_nb.worker import LentServers
@@ -234,7 +235,7 @@ def test_a_server_ends_when_its_owner_is_killed(tmp_path):
     """SIGKILL: nothing of the owner's runs any more. Its server and what that had started are gone soon after."""
     params = standing_in(tmp_path, "child").model_dump_json()
     code = (
-        "import sys, time; from pathlib import Path; from wevo_nb.params import ServeParams; "
+        "import sys, time; from pathlib import Path; from wevo_nb.sections import ServeParams; "
         "from wevo_nb.vllm_server import Server; server = Server(ServeParams.model_validate_json(sys.argv[1]), 'b', "
         "Path(sys.argv[2])); server.wait(); print('pid', server.process.pid, flush=True); time.sleep(600)"
     )
@@ -253,7 +254,7 @@ def test_a_server_ends_when_its_owner_is_killed(tmp_path):
 def test_a_server_ends_with_its_owner(tmp_path):
     params = standing_in(tmp_path, "child").model_dump_json()
     code = (
-        "import sys; from pathlib import Path; from wevo_nb.params import ServeParams; "
+        "import sys; from pathlib import Path; from wevo_nb.sections import ServeParams; "
         "from wevo_nb.vllm_server import Server; Server(ServeParams.model_validate_json(sys.argv[1]), 'b', "
         "Path(sys.argv[2])).wait(); raise SystemExit('forgotten')"
     )

@@ -23,8 +23,9 @@ from conftest import environment
 from stand_ins import SMOKE, task, walk
 
 from wevo_nb import chain, cli, metrics, synthesis
-from wevo_nb.params import FINAL_ARMS, ROOT, parse_arm
+from wevo_nb.params import ROOT, parse_arm
 from wevo_nb.runs import StageError, run_folder, write_csv, write_json, write_jsonl
+from wevo_nb.sections import FINAL_ARMS
 
 FOLDER = ROOT / "docs" / "solutions"
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))

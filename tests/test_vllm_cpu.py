@@ -13,7 +13,8 @@ from stand_ins import ONE_THREAD, SMOKE
 from wevo_nb import lifeline
 from wevo_nb.llm import Request, ask
 from wevo_nb.models import Engine, find_model, load_weights, open_model
-from wevo_nb.params import Params, RoleParams
+from wevo_nb.params import Params
+from wevo_nb.sections import RoleParams
 from wevo_nb.serve import open_engine
 from wevo_nb.targets import WORDS
 from wevo_nb.vllm_server import adapter_name

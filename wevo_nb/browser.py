@@ -23,8 +23,8 @@ from wevo_nb.frames import NoAnswer, ask
 from wevo_nb.har import open_context
 from wevo_nb.hosts import block_pattern, challenge, is_allowed, shown_url
 from wevo_nb.observation import format_page, quote
-from wevo_nb.params import BrowserParams, ObservationParams
 from wevo_nb.schema import Action, Effect, Observation, Task
+from wevo_nb.sections import BrowserParams, ObservationParams
 from wevo_nb.tasks import Suite, Visit
 from wevo_nb.traffic import Traffic
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import psutil
 from playwright.async_api import Browser, BrowserContext, Error, async_playwright
 
-from wevo_nb.params import BrowserParams
+from wevo_nb.sections import BrowserParams
 
 FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from wevo_nb.intervals import ALPHA, FEW_CLUSTERS, NAN, detectable, holm
 from wevo_nb.metrics import Clusters, iteration_of
-from wevo_nb.params import FINAL_ARMS
+from wevo_nb.sections import FINAL_ARMS
 
 if TYPE_CHECKING:
     import pandas as pd

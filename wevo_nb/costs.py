@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from wevo_nb.chain import Planned
 from wevo_nb.machine import roles_of
 from wevo_nb.memory import BYTES, GB, Form, adapter_parameters, shape_of, trained_parameters, weight_bytes
-from wevo_nb.params import Params, SFTParams
+from wevo_nb.params import Params
+from wevo_nb.sections import SFTParams
 from wevo_nb.sft import KEPT_CHECKPOINTS
 from wevo_nb.tasks import LIVE
 from wevo_nb.workload import CHARS_A_TOKEN, Load, Work, sizes

@@ -13,9 +13,9 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from wevo_nb.params import GateParams, WorldModelParams
 from wevo_nb.prompts import ENDED, VALUE, VALUE_REPLIES, scorer_messages
 from wevo_nb.schema import Trajectory
+from wevo_nb.sections import GateParams, WorldModelParams
 from wevo_nb.targets import Row
 from wevo_nb.transitions import Transition
 

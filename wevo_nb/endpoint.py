@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from wevo_nb.chances import MOST_CHOICES, TOP, Path, Seen, choice_chances, pick
 from wevo_nb.llm import CallFailed, CallRefused, ModelError, Reply, Request, Usage, object_schema
-from wevo_nb.params import LLMParams, RoleParams
+from wevo_nb.sections import LLMParams, RoleParams
 
 PROBE = ("zq-417-violet", "zq-902-indigo")
 SKY = Request(messages=({"role": "user", "content": "Is the sky blue? Answer yes or no."},), choices=("yes", "no"))

@@ -17,7 +17,6 @@ from wevo_nb.free_walks import Walked
 from wevo_nb.intervals import paired
 from wevo_nb.llm import Model, Reply, Request
 from wevo_nb.observation import bodies_of
-from wevo_nb.params import PolicyParams
 from wevo_nb.policies import decision_of, valid_replies
 from wevo_nb.prompts import (
     GRADER_ERROR,
@@ -35,6 +34,7 @@ from wevo_nb.prompts import (
 from wevo_nb.replies import read_json
 from wevo_nb.report_card import exact, ratio, share
 from wevo_nb.schema import Action, Observation, Step, Task, Trajectory
+from wevo_nb.sections import PolicyParams
 from wevo_nb.transitions import Situation, Transition
 from wevo_nb.world_model import Prediction
 

@@ -19,10 +19,11 @@ from typing import Any, NamedTuple, Protocol
 from wevo_nb import prompts
 from wevo_nb.answers import quasi_exact, same_answer
 from wevo_nb.llm import CallRefused, Model, Reply, Request, Usage, ask, cost_of, metered, object_schema
-from wevo_nb.params import JudgeParams, Params
+from wevo_nb.params import Params
 from wevo_nb.replies import read_choice, read_json
 from wevo_nb.runs import JSONL, StageError
 from wevo_nb.schema import Action, Decision, Judge, Observation, Step, Task, Trajectory, Verdict
+from wevo_nb.sections import JudgeParams
 
 AT_ONCE = 16  # trajectories that one endpoint judges side by side
 FAILURES = dict.fromkeys(("fail", "failed", "not success", "not successful", "unsuccessful"), "failure")

@@ -20,8 +20,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from wevo_nb import lifeline, sft
-from wevo_nb.params import ROOT, LaunchParams, LLMParams, SFTParams
+from wevo_nb.params import ROOT
 from wevo_nb.runs import write_json
+from wevo_nb.sections import LaunchParams, LLMParams, SFTParams
 from wevo_nb.sft import StepDone, TrainingError
 from wevo_nb.targets import Row
 

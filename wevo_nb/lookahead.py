@@ -14,11 +14,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from wevo_nb.llm import CallFailed, Model, Request, cost_of, metered
-from wevo_nb.params import LookAheadParams, WorldModelParams
 from wevo_nb.policies import ModelPolicy, seed_of
 from wevo_nb.prompts import dreamer_messages, imagined_text
 from wevo_nb.schema import Action, Candidate, Decision, Observation, Step, Task
 from wevo_nb.scorers import Future, Scorer
+from wevo_nb.sections import LookAheadParams, WorldModelParams
 from wevo_nb.transitions import Situation
 from wevo_nb.world_model import Prediction, chance_of_success, predict
 

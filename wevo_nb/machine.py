@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wevo_nb.memory import GB
-from wevo_nb.params import Params, RoleParams
+from wevo_nb.params import Params
 from wevo_nb.runs import run_folder
+from wevo_nb.sections import RoleParams
 
 HUB = {"smollm2-135m": "HuggingFaceTB/SmolLM2-135M-Instruct"}
 MIB = 2**20

@@ -13,7 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from wevo_nb.params import ParamsError, SFTParams
+from wevo_nb.params import ParamsError
+from wevo_nb.sections import SFTParams
 
 Form = Literal["float32", "bfloat16", "fp8", "nf4"]
 

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wevo_nb.params import FINAL_ARMS
 from wevo_nb.rejection import balance
 from wevo_nb.runs import read_json, twins
+from wevo_nb.sections import FINAL_ARMS
 from wevo_nb.targets import Row
 
 if TYPE_CHECKING:

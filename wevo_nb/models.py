@@ -28,8 +28,8 @@ from transformers.utils.logging import disable_progress_bar
 
 from wevo_nb.endpoint import EndpointModel
 from wevo_nb.llm import Model, ModelError, Reply, Request, Usage
-from wevo_nb.params import LLMParams, RoleParams
 from wevo_nb.runs import sha256
+from wevo_nb.sections import LLMParams, RoleParams
 from wevo_nb.token_tree import token_tree
 
 SMOLLM2 = "smollm2-135m"

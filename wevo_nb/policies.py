@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from wevo_nb.actions import ReplyError, alias_of, format_reply, parse_reply
 from wevo_nb.llm import Model, Reply, Request
 from wevo_nb.observation import CLICKABLE, TYPEABLE, Element, parse_page
-from wevo_nb.params import PolicyParams
 from wevo_nb.prompts import policy_messages
 from wevo_nb.schema import Action, Decision, Observation, Step, Task, Trajectory
+from wevo_nb.sections import PolicyParams
 
 QUOTED = re.compile(r'"([^"]+)"')
 WORDS = re.compile(r"[\w@./-]+")

@@ -9,9 +9,9 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from wevo_nb.params import PolicyParams
 from wevo_nb.prompts import policy_messages
 from wevo_nb.schema import Step, Trajectory
+from wevo_nb.sections import PolicyParams
 from wevo_nb.targets import Row
 
 

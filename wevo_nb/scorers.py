@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from wevo_nb.llm import Model, Reply, Request
-from wevo_nb.params import LookAheadParams
 from wevo_nb.prompts import ENDED, SCORER, SCORER_JSON, SCORER_REPLIES, VALUE, VALUE_REPLIES, scorer_messages
 from wevo_nb.replies import read_json
 from wevo_nb.schema import Decision, Observation, Step, Task
+from wevo_nb.sections import LookAheadParams
 from wevo_nb.world_model import Prediction
 
 WORTH = {"success": 1.0, "changed": 0.5, "same": 0.0, "failure": 0.0}  # the paper's scale

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING
 
 from wevo_nb.endpoint import EndpointModel
 from wevo_nb.llm import ModelError, Reply, Request, Usage
-from wevo_nb.params import Params, RoleParams
+from wevo_nb.params import Params
 from wevo_nb.runs import run_folder
+from wevo_nb.sections import RoleParams
 from wevo_nb.vllm_server import ELSEWHERE, POLL_S, Server, adapter_name, require_command, servers_at_once
 
 if TYPE_CHECKING:

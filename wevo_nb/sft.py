@@ -25,8 +25,8 @@ import torch
 
 from wevo_nb.dataset import RowError, gate
 from wevo_nb.models import PAD_TO, find_dtype, find_model, load_tokenizer, load_weights, quiet
-from wevo_nb.params import LLMParams, SFTParams
 from wevo_nb.runs import write_csv
+from wevo_nb.sections import LLMParams, SFTParams
 from wevo_nb.targets import Row
 
 OUTCOME_TOKENS = 2  # tokens that tell the four outcome words apart

@@ -15,11 +15,11 @@ from typing import NamedTuple
 from wevo_nb.actions import FENCE
 from wevo_nb.llm import Model, Reply, Request
 from wevo_nb.observation import is_page
-from wevo_nb.params import WorldModelParams
 from wevo_nb.policies import decision_of, seed_of
 from wevo_nb.prompts import writer_messages
 from wevo_nb.runs import JSONL
 from wevo_nb.schema import Observation, Step, Task, Trajectory, Verdict
+from wevo_nb.sections import WorldModelParams
 from wevo_nb.transitions import Situation, Transition, content, transitions
 from wevo_nb.world_model import Prediction, chance_of_success, predict
 

@@ -15,10 +15,10 @@ from typing import NamedTuple
 from wevo_nb.facts import facts_of, facts_shown, mask, with_parts
 from wevo_nb.llm import CallFailed, Model, Request
 from wevo_nb.observation import apply_changes, bodies_of, changes, is_page, number, quote
-from wevo_nb.params import WorldModelParams
 from wevo_nb.prompts import DESCRIBER, RATIONALE, Messages, explainer_messages, world_model_messages
 from wevo_nb.runs import JSONL
 from wevo_nb.schema import Record
+from wevo_nb.sections import WorldModelParams
 from wevo_nb.transitions import Situation, Transition, memory_of
 
 WORDS = {"success": "done success", "failure": "done fail", "changed": "changed", "same": "same"}

@@ -28,8 +28,8 @@ import psutil
 
 from wevo_nb import lifeline
 from wevo_nb.llm import ModelError
-from wevo_nb.params import ServeParams
 from wevo_nb.runs import BAR_EVERY_S, sha256
+from wevo_nb.sections import ServeParams
 
 ENVIRONMENT = {
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True",  # adapters come and go while the server runs

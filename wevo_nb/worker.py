@@ -21,10 +21,11 @@ from wevo_nb.chromium import Chromium
 from wevo_nb.endpoint import EndpointModel
 from wevo_nb.llm import Model, Reply, Request
 from wevo_nb.models import Engine
-from wevo_nb.params import LLMParams, Params, RoleParams, parse_arm
+from wevo_nb.params import Params, parse_arm
 from wevo_nb.ray_head import ClusterError
 from wevo_nb.rollout import rollout_guarded
 from wevo_nb.schema import Environment, Observation, Policy, Task
+from wevo_nb.sections import LLMParams, RoleParams
 from wevo_nb.tasks import open_suite
 from wevo_nb.world_model import WorldModelEnv
 

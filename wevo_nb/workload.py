@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from wevo_nb import prompts
 from wevo_nb.chain import Planned
-from wevo_nb.params import LookAheadParams, Params, parse_arm
+from wevo_nb.params import Params, parse_arm
 from wevo_nb.runs import StageError
+from wevo_nb.sections import LookAheadParams
 from wevo_nb.synthesis import WRITTEN_TOKENS
 from wevo_nb.targets import SENTENCE_TOKENS
 from wevo_nb.tasks import LIVE, suite_named, test_tasks, train_tasks

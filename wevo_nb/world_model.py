@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from wevo_nb.llm import Model, Request
 from wevo_nb.observation import bodies_of
-from wevo_nb.params import WorldModelParams
 from wevo_nb.schema import Action, Decision, Effect, Observation, Step, Task
+from wevo_nb.sections import WorldModelParams
 from wevo_nb.targets import SENTENCE_TOKENS, WORDS, messages_for, read_page
 from wevo_nb.transitions import NO_PAGE, OPEN, Situation
 

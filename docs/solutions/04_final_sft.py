@@ -12,8 +12,8 @@ import pandas as pd
 from finished import metrics_of, path, table, trajectories
 
 from wevo_nb import metrics
-from wevo_nb.params import FINAL_ARMS
 from wevo_nb.runs import read_json, run_folder
+from wevo_nb.sections import FINAL_ARMS
 
 
 def exercise_1(run: str, *, stage: str = "iter-1/04_self_improve") -> pd.DataFrame:
