@@ -219,10 +219,10 @@ class Resolved(BaseModel):
         wmla = WMLAParams(**own, arms=None, more_arms=(), grid={}, presets={})
         return self.model_copy(update={"params": self.params.model_copy(update={"wmla": wmla})})
 
-    def rows(self, *sections: str) -> list[dict[str, str]]:
+    def rows(self, *names: str) -> list[dict[str, str]]:
         """One row a value of the named sections: key, value as YAML writes it, layer."""
         leaves = flatten(self.params.model_dump(mode="json"))
-        named = lambda key: key.split(".")[0] in sections  # noqa: E731
+        named = lambda key: key.split(".")[0] in names  # noqa: E731
         return [
             {"key": key, "value": _written(value), "set by": self.layers.get(key, "base")}
             for key, value in leaves.items()
