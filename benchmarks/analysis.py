@@ -37,7 +37,8 @@ from environment import machine, table
 
 from wevo_nb.params import ROOT
 from wevo_nb.policies import decision_of
-from wevo_nb.runs import JSONL, provenance, write_json
+from wevo_nb.provenance import provenance
+from wevo_nb.runs import JSONL, write_json
 from wevo_nb.schema import Candidate, Observation, Step, Task, Trajectory, Verdict
 
 RESULTS = ROOT / "benchmarks" / "results" / "analysis.json"

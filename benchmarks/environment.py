@@ -45,8 +45,9 @@ from wevo_nb.browser import BrowserEnv
 from wevo_nb.chromium import Chromium, find_chromium
 from wevo_nb.params import ROOT, Params, load_params
 from wevo_nb.policies import RandomPolicy
+from wevo_nb.provenance import provenance
 from wevo_nb.rollout import rollout_many
-from wevo_nb.runs import JSONL, provenance, write_json
+from wevo_nb.runs import JSONL, write_json
 from wevo_nb.schema import Policy, Task, Trajectory
 from wevo_nb.tasks.miniwob import MiniWoB
 from wevo_nb.tasks.sites import Sites

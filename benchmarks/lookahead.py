@@ -40,8 +40,9 @@ from wevo_nb.llm import Model, ModelError, Reply, Request
 from wevo_nb.lookahead import LookAhead
 from wevo_nb.params import ROOT, load_params
 from wevo_nb.policies import ModelPolicy, RandomPolicy
+from wevo_nb.provenance import provenance
 from wevo_nb.rollout import rollout_many
-from wevo_nb.runs import JSONL, provenance, write_json
+from wevo_nb.runs import JSONL, write_json
 from wevo_nb.schema import Action, Decision, Observation, Policy, Task, Trajectory
 from wevo_nb.scorers import ModelScorer
 from wevo_nb.sections import RoleParams, WorldModelParams

@@ -21,7 +21,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from wevo_nb import chain
 from wevo_nb.params import ROOT, ParamsError
-from wevo_nb.runs import StageError, provenance, read_json, run_folder, write_json
+from wevo_nb.provenance import provenance
+from wevo_nb.runs import StageError, read_json, run_folder, write_json
 
 RESULTS = ROOT / "benchmarks" / "results" / "loop.json"
 COUNTS = ("calls", "prompt_tokens", "completion_tokens")

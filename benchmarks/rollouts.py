@@ -34,8 +34,9 @@ from wevo_nb.browser import BrowserEnv, Chromium
 from wevo_nb.cluster import Walk, Workers, open_workers
 from wevo_nb.params import ROOT, Params, load_params
 from wevo_nb.policies import RandomPolicy, decision_of
+from wevo_nb.provenance import provenance
 from wevo_nb.rollout import rollout_many
-from wevo_nb.runs import JSONL, provenance, write_json
+from wevo_nb.runs import JSONL, write_json
 from wevo_nb.schema import Observation, Step, Task, Trajectory
 from wevo_nb.tasks import open_suite
 from wevo_nb.tasks.miniwob import MiniWoB

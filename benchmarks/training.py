@@ -32,7 +32,8 @@ from environment import machine, table, walk
 
 from wevo_nb.params import ROOT, load_params
 from wevo_nb.policies import RandomPolicy
-from wevo_nb.runs import provenance, write_json
+from wevo_nb.provenance import provenance
+from wevo_nb.runs import write_json
 from wevo_nb.schema import Task
 from wevo_nb.targets import Row, row_for
 from wevo_nb.tasks.miniwob import MiniWoB
@@ -74,6 +75,7 @@ def fit(way: str, rows: list[Row], base: str, epochs: int) -> dict:
 
     from wevo_nb import sft
     from wevo_nb.models import find_dtype, find_model, load_tokenizer, load_weights
+    from wevo_nb.training_checks import row_lengths
 
     study = load_params("study").params
     gate = study.world_model_sft.gate.model_copy(update={"too_long": 1, "repeated": 1, "cut_off": 1, "held_out": 1})
@@ -114,7 +116,7 @@ def fit(way: str, rows: list[Row], base: str, epochs: int) -> dict:
             )
             with counted(positions):
                 trainer.train()
-    tokens = epochs * sum(sft.row_lengths(rows, load_tokenizer(find_model(base))))
+    tokens = epochs * sum(row_lengths(rows, load_tokenizer(find_model(base))))
     first, last = steps[0][0], steps[-1][0]
     timed = tokens * (1 - steps[0][2] / positions[0])  # the first step compiles kernels: the clock starts after it
     return {

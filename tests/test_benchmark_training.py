@@ -11,7 +11,7 @@ from test_sft import ROWS
 
 from wevo_nb.models import find_model, load_tokenizer
 from wevo_nb.params import load_params
-from wevo_nb.sft import row_lengths
+from wevo_nb.training_checks import row_lengths
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 

@@ -16,10 +16,10 @@ from stand_ins import task
 
 from wevo_nb.llm import Usage
 from wevo_nb.params import load_params
+from wevo_nb.provenance import gpus
 from wevo_nb.runs import (
     JSONL,
     StageError,
-    gpus,
     link_tree,
     open_stage,
     read_json,

@@ -159,7 +159,7 @@ def test_4_bit_weights_split_by_fsdp2_compute_what_whole_ones_do(tmp_path):
 
 
 def test_a_paged_optimizer_cannot_step_what_fsdp2_splits(tmp_path):
-    """Why sft.check_optimizer refuses it: where this begins to pass, the refusal can go."""
+    """Why training_checks.check_optimizer refuses it: where this begins to pass, the refusal can go."""
     told = split_in_4_bit(tmp_path, "paged", 2)
     assert told["losses"] == [] and "does not have a sharding strategy registered" in told["problem"]
 

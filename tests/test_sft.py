@@ -15,8 +15,9 @@ from wevo_nb.dataset import RowError
 from wevo_nb.llm import ModelError, Request
 from wevo_nb.models import Engine, find_model, load_tokenizer, load_weights, open_model
 from wevo_nb.params import ROOT
-from wevo_nb.sft import TrainingError, row_lengths, token_weights, train
+from wevo_nb.sft import token_weights, train
 from wevo_nb.targets import Row
+from wevo_nb.training_checks import TrainingError, row_lengths
 
 PARAMS = SMOKE.sft.model_copy(
     update={"batch": 2, "epochs": 2, "checkpoints": 1, "learning_rate": 3e-2, "lora_learning_rate": 2e-2}

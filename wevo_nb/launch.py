@@ -23,8 +23,9 @@ from wevo_nb import lifeline, sft
 from wevo_nb.params import ROOT
 from wevo_nb.runs import write_json
 from wevo_nb.sections import LaunchParams, LLMParams, SFTParams
-from wevo_nb.sft import StepDone, TrainingError
+from wevo_nb.sft import StepDone
 from wevo_nb.targets import Row
+from wevo_nb.training_checks import TrainingError, check_optimizer, check_packages
 
 POLL_S = 0.5
 LOG_LINES = 25  # of a failed launch, shown
@@ -99,8 +100,8 @@ def train(
     launch = params.launch
     if launch.hosts * launch.processes == 1:
         return sft.train(rows, folder, params=params, on_step=on_step, **how)
-    sft.check_packages(params)
-    sft.check_optimizer(params)
+    check_packages(params)
+    check_optimizer(params)
     folder.mkdir(parents=True, exist_ok=True)
     job, steps, log = folder / "job.json", folder / "steps.jsonl", folder / "launch.log"
     asked = {key: value.model_dump() if isinstance(value, LLMParams) else value for key, value in how.items()}

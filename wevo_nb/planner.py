@@ -19,7 +19,7 @@ from wevo_nb.memory import GB, Footprint, serving, shape_of, training
 from wevo_nb.params import Params
 from wevo_nb.runs import run_folder
 from wevo_nb.sections import SFTParams
-from wevo_nb.sft import steps_split_weights
+from wevo_nb.training_checks import steps_split_weights
 from wevo_nb.vllm_server import adapter_kind, servers_at_once, vllm_command
 from wevo_nb.workload import ASSUMPTIONS, Load, Work, by_role, count_tasks, load_of, sizes
 

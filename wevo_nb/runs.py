@@ -12,20 +12,17 @@ import fcntl
 import hashlib
 import json
 import os
-import platform
 import re
 import shutil
-import subprocess
 import sys
 import time
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import TextIO
 
 from wevo_nb.params import ROOT, Resolved, flatten
+from wevo_nb.provenance import provenance
 
-PACKAGES = ("torch", "transformers", "trl", "peft", "playwright", "papermill", "openai", "miniwob")
 NOTE_EVERY_S, WEIGH_EVERY_S, BAR_EVERY_S = 0.2, 2.0, 15.0  # between notes of progress, looks at memory, lines of a bar
 NO_RESULT = {  # by section: where episodes run and what is kept of them beside their text, which changes no result
     "collect": ("backend", "workers", "address"), "browser": ("screenshots",),
@@ -423,34 +420,6 @@ def outputs_of(folder: Path) -> list[Path]:
         and inner(p).parts[0] not in ("figures", "screenshots")
         and not any(x.startswith(".") for x in inner(p).parts)
     )
-
-
-def provenance() -> dict:
-    versions = {}
-    for package in PACKAGES:
-        try:
-            versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            versions[package] = None
-    git = lambda *words: subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True).stdout.strip()  # noqa: E731
-    return {
-        "git_commit": git("rev-parse", "HEAD"),
-        "git_dirty": bool(git("status", "--porcelain")),
-        "python": platform.python_version(),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        "gpu": gpus(),
-        "packages": versions,
-    }
-
-
-def gpus() -> list[str]:
-    """Name, driver and memory of each NVIDIA GPU of this machine, as nvidia-smi tells them."""
-    command = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
-    try:
-        told = subprocess.run(command, capture_output=True, text=True)
-    except FileNotFoundError:
-        return []
-    return told.stdout.strip().splitlines() if told.returncode == 0 else []
 
 
 def _difference(stage: Stage, before: dict) -> str:

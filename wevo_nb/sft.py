@@ -10,7 +10,6 @@ by notebooks 02 and 04. Paper: section 3.1 (SFT), 3.2 (world model).
 from __future__ import annotations
 
 import gc
-import importlib.util
 import json
 import logging
 import math
@@ -23,18 +22,22 @@ from typing import NamedTuple
 
 import torch
 
-from wevo_nb.dataset import RowError, gate
+from wevo_nb.dataset import gate
 from wevo_nb.models import PAD_TO, find_dtype, find_model, load_tokenizer, load_weights, quiet
 from wevo_nb.runs import write_csv
 from wevo_nb.sections import LLMParams, SFTParams
 from wevo_nb.targets import Row
+from wevo_nb.training_checks import (
+    TrainingError,
+    check_optimizer,
+    check_packages,
+    check_template,
+    reply_message,
+    row_lengths,
+)
 
 OUTCOME_TOKENS = 2  # tokens that tell the four outcome words apart
 KEPT_CHECKPOINTS = 2  # the newest
-
-
-class TrainingError(RuntimeError):
-    """A training that cannot begin or go on: what is missing, out of memory, a loss that is no number."""
 
 
 class StepDone(NamedTuple):
@@ -57,16 +60,6 @@ def has_gpu() -> bool:
 def precision(llm: LLMParams) -> str:
     """What a training computes in, in accelerate's words: bf16 or no (float32)."""
     return "bf16" if find_dtype(llm.dtype) == torch.bfloat16 else "no"
-
-
-def row_lengths(rows: Sequence[Row], tokenizer) -> list[int]:
-    """Tokens of each row, prompt and reply."""
-    return [len(tokenizer.apply_chat_template([*row.messages, _reply(row)], return_dict=False)) for row in rows]
-
-
-def reply_lengths(rows: Sequence[Row], tokenizer) -> list[int]:
-    """Tokens of each reply alone."""
-    return [len(tokenizer(row.reply, add_special_tokens=False)["input_ids"]) for row in rows]
 
 
 def train(
@@ -116,7 +109,7 @@ def _fit(rows, folder: Path, base: str, params: SFTParams, llm: LLMParams, seed:
     check_packages(params)
     check_optimizer(params)
     config = _config(rows, folder / "checkpoints", params, llm, seed)  # before the weights: it finds the devices
-    data = Dataset.from_list([{"prompt": list(row.messages), "completion": [_reply(row)]} for row in rows])
+    data = Dataset.from_list([{"prompt": list(row.messages), "completion": [reply_message(row)]} for row in rows])
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)  # by peft
         trainer = _trainer_class()(
@@ -192,55 +185,6 @@ def _config(rows: Sequence[Row], checkpoints: Path, params: SFTParams, llm: LLMP
     if processes == 1:
         config._n_gpu = 1  # one process is one GPU, whatever the host has: TRL takes no DataParallel
     return config
-
-
-def check_packages(params: SFTParams):
-    """Raises TrainingError where a package that the params ask for is missing."""
-    needed = {
-        "bitsandbytes": params.method == "qlora" or params.optimizer.startswith("paged"),
-        "flash_attn": params.attention == "flash_attention_2",
-        "deepspeed": params.launch.sharding == "deepspeed",
-    }
-    cures = {
-        "bitsandbytes": "pip install bitsandbytes, or take method lora and optimizer adamw_torch",
-        "flash_attn": "pip install flash-attn, or take attention sdpa",
-        "deepspeed": "pip install deepspeed, or take launch.sharding fsdp2",
-    }
-    for package, asked in needed.items():
-        if asked and importlib.util.find_spec(package) is None:
-            raise TrainingError(f"the package {package} is missing: {cures[package]}")
-
-
-def steps_split_weights(params: SFTParams) -> bool:
-    """Whether the optimizer can step what the launch makes of the weights: bitsandbytes knows no weights of FSDP2."""
-    return params.launch.sharding != "fsdp2" or not params.optimizer.startswith("paged")
-
-
-def check_optimizer(params: SFTParams):
-    """Raises TrainingError where the first step would fail."""
-    if not steps_split_weights(params):
-        raise TrainingError(
-            f"optimizer {params.optimizer} cannot step weights that launch.sharding fsdp2 splits: take optimizer "
-            "adamw_torch_fused, or launch.sharding none"
-        )
-
-
-def check_template(rows: Sequence[Row], tokenizer):
-    """Raises RowError where the chat template does not say where a reply begins or ends.
-
-    The prompt's tokens must begin those of the whole chat, and the reply must end in a token of its own.
-    """
-    for row in rows[:1]:
-        if not tokenizer.chat_template:
-            raise RowError("the base has no chat template: take an instruct model")
-        prompt = tokenizer.apply_chat_template(list(row.messages), add_generation_prompt=True, return_dict=False)
-        whole = tokenizer.apply_chat_template([*row.messages, _reply(row)], return_dict=False)
-        if whole[: len(prompt)] != prompt:
-            raise RowError("the chat template of the base writes a prompt otherwise than before a reply: the reply "
-                           "cannot be told from it; take another base")  # fmt: skip
-        if not set(whole[len(prompt) :]) & set(tokenizer.all_special_ids):
-            raise RowError("the chat template of the base marks no end of a reply: the model would never stop; "
-                           "take an instruct model")  # fmt: skip
 
 
 def load_to_train(source: str, params: SFTParams, dtype: torch.dtype):
@@ -479,7 +423,3 @@ def _silence(trainer):
 
     logging.getLogger("transformers.trainer_utils").setLevel(logging.ERROR)  # checkpoints are told apart by number
     trainer.remove_callback(PrinterCallback)
-
-
-def _reply(row: Row) -> dict[str, str]:
-    return {"role": "assistant", "content": row.reply}
