@@ -21,7 +21,8 @@ NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 SIZES = ("*Seconds.*", "*Minutes", "*An hour")
 LINK = re.compile(r"\]\(([^)#]*)(?:#([^)]*))?\)")
-PAIR = re.compile(r"([\w+]+) against ([\w+]+) ([+-]\d+) \[([+-]\d+), ([+-]\d+)\] \((\d+) won, (\d+) lost, n = (\d+)\)")
+SPAN = r"([+-]?\d+) \[([+-]?\d+), ([+-]?\d+)\]"
+PAIR = re.compile(rf"([\w+]+) against ([\w+]+) {SPAN} \((\d+) won, (\d+) lost, n = (\d+)\)")
 
 
 @pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.stem)

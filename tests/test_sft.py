@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 from stand_ins import ONE_THREAD, SMOKE, task
 
-from wevo_nb import launch, sft
+from wevo_nb import launch, sft, training_checks
 from wevo_nb.dataset import RowError
 from wevo_nb.llm import ModelError, Request
 from wevo_nb.models import Engine, find_model, load_tokenizer, load_weights, open_model
@@ -294,7 +294,7 @@ def test_out_of_memory_says_what_to_lower(tmp_path, monkeypatch):
     ],
 )
 def test_a_missing_package_is_named_before_anything_is_loaded(tmp_path, monkeypatch, asked, package):
-    monkeypatch.setattr(sft.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(training_checks.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(TrainingError, match=f"the package {package} is missing: pip install .+, or take "):
         launch.train(ROWS, tmp_path, base="tiny", params=PARAMS.model_copy(update=asked), llm=ONE_THREAD, seed=0)
     assert list(tmp_path.iterdir()) == []

@@ -88,7 +88,7 @@ def main():
     for name, (draw, frame, caption) in drawn.items():
         figures.save_figure(draw(frame), frame, asked.out / "figures", name, inputs, caption)
     for row in tables["paired"].to_dict("records"):
-        print(f"{row['split']}: {comparisons.describe(row)}")
+        print(f"{row['split']}: {comparisons.brief(row)}")
 
 
 if __name__ == "__main__":

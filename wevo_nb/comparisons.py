@@ -157,25 +157,7 @@ def told(row: Mapping[str, Any]) -> str:
     """A row of `pairs_table` in the shortest words, in percentage points."""
     if row["result"] == SAME:
         return f"{row['arm']} and {row['against']} (n = {row['n']})"
-    points, low, high = (f"{round(row[key]):+d}".replace("+0", "0") for key in ("points", "low", "high"))
-    counts = f"{row['won']} won, {row['lost']} lost, n = {row['n']}"
-    return f"{row['arm']} against {row['against']} {points} [{low}, {high}] ({counts})"
-
-
-def describe(row: Mapping[str, Any], clusters: Clusters = "family") -> str:
-    """A row of `paired_table` as a sentence, in percentage points; where it is open, with what it could have shown."""
-    n, won, lost = (int(row[key]) for key in ("n", "won", "lost"))
-    if not n:
-        return f"{row['arm_b']} and {row['arm_a']} share no scored episode of {row['split']}."
-    points = 100 * row["difference"]
-    how_far = f"{abs(points):.0f} points {'above' if points > 0 else 'below'}" if row["difference"] else "level with"
-    p = "p < 0.001" if row["p"] < 0.001 else f"p = {row['p']:.3f}"
-    settled = row["low"] > 0 or row["high"] < 0
-    return (
-        f"{row['arm_b']} is {how_far} {row['arm_a']} on {n} held-out episodes of {row['split']} "
-        f"(95% interval {100 * row['low']:.0f} to {100 * row['high']:.0f}, "
-        f"won {won}, lost {lost}, {p}){_by_cluster(row, KINDS[clusters]) if settled else _too_small(won, lost, n)}."
-    )
+    return _counted(row["arm"], row["against"], _span(row["points"], row["low"], row["high"]), row)
 
 
 def verdict(row: Mapping[str, Any]) -> str:
@@ -198,20 +180,18 @@ def points(row: Mapping[str, Any]) -> str:
     """A difference with its interval in percentage points, e.g. `+23 [+16, +30]`; empty where n is 0."""
     if not row["n"]:
         return ""
-    told = [f"{round(100 * row[key]):+d}" for key in ("difference", "low", "high")]
-    return f"{told[0]} [{told[1]}, {told[2]}]"
+    return _span(*(100 * row[key] for key in ("difference", "low", "high")))
 
 
 def brief(row: Mapping[str, Any], clusters: Clusters = "family") -> str:
     """A row of `mark_twins` in short: points, won, lost, n, the verdict; where it is open, what it misses."""
-    said, pair = verdict(row), f"{row['arm_b']} against {row['arm_a']}"
+    said = verdict(row)
     if said in (TWIN, NOTHING):
-        return f"{pair}: {said}"
-    n, won, lost = (int(row[key]) for key in ("n", "won", "lost"))
-    told = f"{pair} {points(row)} ({won} won, {lost} lost, n = {n}): {said}"
+        return f"{row['arm_b']} against {row['arm_a']}: {said}"
+    told = f"{_counted(row['arm_b'], row['arm_a'], points(row), row)}: {said}"
     if said != OPEN:
         return told + _held_by_clusters(row, KINDS[clusters])
-    least = 100 * detectable(won, lost, n)
+    least = 100 * detectable(*(int(row[key]) for key in ("won", "lost", "n")))
     return f"{told}, below {least:.0f} points mostly missed" if least == least else f"{told}, nothing could show"
 
 
@@ -308,28 +288,25 @@ def price_table(lookahead: pd.DataFrame, paired: pd.DataFrame, episodes: Mapping
     return pd.DataFrame(rows, columns=["arm", *columns, "overruled %", "fell_back %"]).set_index("arm").round(1)
 
 
-def _too_small(won: int, lost: int, n: int) -> str:
-    """What so many episodes can show, for a pair that is open."""
-    least = 100 * detectable(won, lost, n)
-    shown = f"{least:.0f} points or more, hardly less" if least == least else "no difference"
-    return f"; the interval holds 0, the sign is open: {n} such episodes can show {shown}"
+def _counted(arm: str, against: str, points: str, row: Mapping[str, Any]) -> str:
+    """e.g. `b against a +23 [+16, +30] (53 won, 7 lost, n = 200)`."""
+    return f"{arm} against {against} {points} ({row['won']:.0f} won, {row['lost']:.0f} lost, n = {row['n']:.0f})"
+
+
+def _span(value: float, low: float, high: float) -> str:
+    return f"{_signed(value)} [{_signed(low)}, {_signed(high)}]"
+
+
+def _signed(value: float) -> str:
+    """A whole number with its sign; 0 has none."""
+    return f"{round(value):+d}" if round(value) else "0"
 
 
 def _held_by_clusters(row: Mapping[str, Any], kind: str) -> str:
-    """`_by_cluster` in short."""
+    """Whether a pair that is off 0 over episodes stays so over whole clusters; nothing where it does."""
     if row.get("clusters", 0) == 1:
         return f", but all of it in one of the {kind}"
-    low, high = row.get("cluster_low", NAN), row.get("cluster_high", NAN)
-    held = f", but over {row.get('clusters', 0):.0f} {kind} [{100 * low:+.0f}, {100 * high:+.0f}]"
-    return held if low <= 0 <= high else ""
-
-
-def _by_cluster(row: Mapping[str, Any], kind: str) -> str:
-    """Whether a pair that is settled over episodes stays so over whole clusters; nothing where it does."""
-    clusters, low, high = row.get("clusters", 0), row.get("cluster_low", NAN), row.get("cluster_high", NAN)
-    if clusters == 1:
-        return f"; of {kind} there is one, it may hold for no other"
+    low, high = (100 * row.get(key, NAN) for key in ("cluster_low", "cluster_high"))
     if not low <= 0 <= high:
         return ""
-    few = ", and so few make it too narrow" if clusters < FEW_CLUSTERS else ""
-    return f"; over {clusters:.0f} {kind} the interval is {100 * low:.0f} to {100 * high:.0f} and holds 0{few}"
+    return f", but over {row['clusters']:.0f} {kind} [{_signed(low)}, {_signed(high)}]"
