@@ -27,6 +27,11 @@ def test_comparisons_are_the_ones_reported():
         ("webevolver", "webevolver+best_of_k"),
     ]
     assert comparisons.reported(["zero_shot"]) == []
+    assert comparisons.reported(["mixed", "real_only", "synthetic_only"]) == [
+        ("real_only", "synthetic_only"), ("real_only", "mixed"), ("synthetic_only", "mixed"),
+    ]  # fmt: skip
+    search = ["zero_shot", "zero_shot+best_of_k", "zero_shot+tree_search"]
+    assert ("zero_shot+best_of_k", "zero_shot+tree_search") not in comparisons.reported(search)
     assert comparisons.reported(["webevolver", "self_improve_1"]) == [("self_improve_1", "webevolver")]
 
 
@@ -70,9 +75,15 @@ def test_a_pair_that_hangs_on_a_cluster_says_so():
 
 def test_the_control_of_a_preset_has_its_scorer_and_imagines_nothing():
     wmla = load_params("demo").params.wmla
-    for preset in ("wmla_d1", "wmla_k5_d2", "expected", "veto", "likelihood", "webdreamer", "paper", "released_code"):
-        control = wmla.preset(comparisons.control_of(preset))
-        assert (control.imagination, control.scorer) == ("none", wmla.preset(preset).scorer)
+    controls = {}
+    for preset in ("wmla_d1", "wmla_d2", "wmla_k5_d2", *wmla.presets):
+        if control := comparisons.control_of(preset):
+            ours, its = wmla.preset(preset), wmla.preset(control)
+            assert (its.imagination, its.scorer, its.k) == ("none", ours.scorer, ours.k)
+            controls[preset] = control
+    assert set(controls) == {
+        "wmla_d1", "wmla_d2", "expected", "veto", "likelihood", "webdreamer", "paper", "released_code",
+    }  # fmt: skip
 
 
 def acting(arm: str, letters: str, *actions: str) -> list:

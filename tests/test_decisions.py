@@ -81,6 +81,16 @@ def test_choices_say_what_was_overruled_what_was_likeliest_and_what_an_episode_c
     assert (row["calls"], row["seconds"], row["seconds an episode"]) == (3, 1.5, 1.5)
     plain = choices.set_index("arm").loc["zero_shot"]
     assert (plain["overruled %"], plain["seconds an episode"]) == (0, 0.5) and isnan(plain["success %"])
+    assert row["tied %"] == 100 and isnan(plain["tied %"])
+
+
+@pytest.mark.parametrize(
+    ("scores", "tied"),
+    [((0.5, 0.5, 0.2), True), ((0.5, 0.2, 0.2), False), ((None, 0.5), False), ((0.1, None, 0.1), True), ((), None)],
+)
+def test_a_tie_is_of_the_best_scores(scores, tied):
+    candidates = tuple(Candidate(reply=f"click [{i}]", score=score) for i, score in enumerate(scores))
+    assert decisions.tied(did("click [1]").model_copy(update={"candidates": candidates})) is tied
 
 
 def test_an_episode_of_two_decisions_costs_both():

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from wevo_nb import comparisons, figures, metrics, repeats
+from wevo_nb import comparisons, figures, metrics, noise, repeats
 from wevo_nb.intervals import wilson
 from wevo_nb.params import load_params
 from wevo_nb.runs import StageError, read_json, run_folder, sha256, write_csv
@@ -71,7 +71,10 @@ def main():
         for name, make in each.items()
     }
     tables["success_by_run"] = repeats.runs_table(found)
-    tables["paired_by_run"] = repeats.paired_runs_table(found, pairs)
+    alike = [noise.same_policy(run) for run in asked.runs]
+    twins = [pair for pair in alike[0] if all(pair in others for others in alike)]
+    by_pair = comparisons.mark_twins(repeats.paired_runs_table(found, pairs), twins)
+    tables["paired_by_run"] = by_pair[~by_pair["same_policy"]].drop(columns=["same_policy", "p_holm"])
     tables["success"] = repeats.added_rates(tables["success_by_run"])
     tables["paired"] = repeats.added_pairs(tables["paired_by_run"])
     tables["tasks"] = repeats.added_rates(tables["tasks_by_run"], ["task", "arm", "split"])

@@ -2,8 +2,8 @@
 
 Reads judged trajectories, returns tidy tables and sentences; writes nothing. The truth is the full
 reward of a real page of MiniWoB++ or the sites; of a dream, what its replay in the real page earned.
-Every rate has its n and its 95% interval. Notebooks 01, 03, 05 and 06. No table of the paper: it does
-not say what its judge is worth.
+Every rate has its n and its 95% interval. Notebooks 01, 03, 05 and 06, the report and `wevo figures`. No
+table of the paper: it does not say what its judge is worth.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from wevo_nb.intervals import NAN, difference_of_rates, wilson
 from wevo_nb.params import Params, flatten
-from wevo_nb.runs import JSONL
+from wevo_nb.runs import JSONL, read_json, run_folder
 from wevo_nb.schema import Trajectory, Verdict
 from wevo_nb.tasks import LIVE
 
@@ -142,6 +142,20 @@ def of_run(folder: Path) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
+def behind(run: str) -> str:
+    """What judged the held-out episodes of a run and what it is worth; empty where no arm is finished.
+
+    A judge by a model that was asked about no held-out episode with a known truth is told by what it was worth in the
+    run's other stages.
+    """
+    folder = run_folder(run)
+    arms = sorted((folder / "05_wmla").glob("*/manifest.json"))
+    noted = [read_json(arm.with_name("params.json"))["params"].get("collect.judge") for arm in arms]
+    judges = [judge for judge in dict.fromkeys(noted) if judge]
+    worth = of_run(folder).to_dict("records") if set(judges) - set(BY_RULE) else []
+    return "; ".join(f"held-out episodes: {beside(judge, worth).rstrip('.')}" for judge in judges)
+
+
 def _by_a_model(arm: Path) -> bool:
     """Whether its episodes were judged by more than the reward: as the first of them was."""
     with (arm / "trajectories.jsonl").open() as lines:
@@ -204,8 +218,8 @@ def _told_apart(judge: str, recall: Mapping, false: Mapping) -> str:
     said = f"Judge {judge} calls {right} of {n_right} successes and {wrong} of {n_wrong} failures a success"
     if not (n_right and n_wrong):
         return f"{said}: too little to say whether it tells them apart."
-    points, low, high = (round(100 * value) for value in difference_of_rates(wrong, n_wrong, right, n_right))
-    ends = f"{points:+d} points [{low:+d}, {high:+d}]"
+    gap, low, high = difference_of_rates(wrong, n_wrong, right, n_right)
+    ends = f"{100 * gap:+.0f} points [{100 * low:+.0f}, {100 * high:+.0f}]"
     if low <= 0 <= high:
         return f"{said}, {ends}: whether it tells them apart is open."
     return f"{said}, {ends}: it {'tells them apart' if low > 0 else 'takes one for the other'}."

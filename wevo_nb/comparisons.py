@@ -6,12 +6,14 @@ Paper: Table 1, whose steps these pairs are.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from wevo_nb.intervals import ALPHA, FEW_CLUSTERS, NAN, detectable, holm
-from wevo_nb.metrics import Clusters, iteration_of
-from wevo_nb.sections import FINAL_ARMS
+from wevo_nb.metrics import Clusters, iteration_of, main_split
+from wevo_nb.sections import EQUAL, FINAL_ARMS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,8 +34,8 @@ def reported(arms: Sequence[str]) -> list[tuple[str, str]]:
     """The pairs (a, b) the notebooks report, b against a, among the arms that are there.
 
     Every arm against zero_shot; each iteration against the one before; each final policy against
-    the first and the last iteration, and webevolver against every other of them; each look-ahead
-    arm against its own policy, and against best-of-k with the same scorer, which imagines nothing.
+    the first and the last iteration, and webevolver against every other of them; those of equal size
+    against one another; each look-ahead arm against its own policy, and against its control (`control_of`).
     """
     improved = sorted((a for a in arms if iteration_of(a)), key=iteration_of)
     wanted = [("zero_shot", arm) for arm in arms]
@@ -41,24 +43,26 @@ def reported(arms: Sequence[str]) -> list[tuple[str, str]]:
     final = [arm for arm in arms if arm in FINAL_ARMS]
     wanted += [(arm, last) for last in final for arm in (*improved[:1], *improved[-1:])]
     wanted += [(arm, "webevolver") for arm in final]
+    wanted += combinations((arm for arm in EQUAL if arm in final), 2)
     for arm in arms:
         policy, plus, preset = arm.partition("+")
         if plus:
-            wanted += [(policy, arm), (f"{policy}+{control_of(preset)}", arm)]
+            wanted += [(policy, arm), *((f"{policy}+{control}", arm) for control in filter(None, [control_of(preset)]))]
     there = [(a, b) for a, b in wanted if a != b and a in arms and b in arms]
     return list(dict.fromkeys(there))
 
 
 def control_of(preset: str) -> str:
-    """The preset with the same scorer that imagines nothing. Source: the presets of params/base.yaml."""
-    by_model = ("webdreamer", "paper", "released_code")
-    return (
-        f"best_of_k_{preset}"
-        if preset in ("expected", "veto", "likelihood")
-        else "best_of_k_llm"
-        if preset in by_model
-        else "best_of_k"
-    )
+    """The preset with as many candidates and the same scorer that imagines nothing; empty where there is none.
+
+    None asks for a value of what was not imagined, none has another k, and tree search imagines nothing itself.
+    Source: the presets of params/base.yaml.
+    """
+    if re.fullmatch(r"wmla_d\d", preset):
+        return "best_of_k"
+    if preset in ("expected", "veto", "likelihood"):
+        return f"best_of_k_{preset}"
+    return "best_of_k_llm" if preset in ("webdreamer", "paper", "released_code") else ""
 
 
 def mark_twins(paired: pd.DataFrame, alike: Sequence[tuple[str, str]]) -> pd.DataFrame:
@@ -198,11 +202,11 @@ def brief(row: Mapping[str, Any], clusters: Clusters = "family") -> str:
 def claims(
     paired: pd.DataFrame, alike: Sequence[tuple[str, str]], dreams: str, clusters: Clusters = "family"
 ) -> dict[str, str]:
-    """ASKED, each with what the pairs on held-out seeds say of it, from a `paired_table` after `mark_twins`.
+    """ASKED, each with what the pairs on the main split say of it, from a `paired_table` after `mark_twins`.
 
     `dreams` is `describe_dreams`. Where webevolver is a twin, its pairs say nothing about dreams, and that is said.
     """
-    own_rows = paired[(paired["split"] == "test_seeds") & ~paired["same_policy"]]
+    own_rows = paired[(paired["split"] == main_split(paired["split"])) & ~paired["same_policy"]]
     rows = {(row["arm_a"], row["arm_b"]): row for row in own_rows.to_dict("records")}
     first = {later: earlier for earlier, later in alike}
     step = lambda a, b: None not in (i := (iteration_of(a), iteration_of(b))) and i[1] == i[0] + 1  # noqa: E731
@@ -260,7 +264,7 @@ def unsolved(tasks: pd.DataFrame) -> list[str]:
 
 
 def price_table(lookahead: pd.DataFrame, paired: pd.DataFrame, episodes: Mapping[str, int]) -> pd.DataFrame:
-    """What looking ahead bought and what it cost, one row an arm, on held-out seeds.
+    """What looking ahead bought and what it cost, one row an arm, on the main split.
 
     arm, n, success %, points over its plain policy and over best-of-k (`points`), then means an episode:
     decisions, calls, tokens, seconds (of model work) and steps (tried in real pages); then the shares of decisions
@@ -269,14 +273,15 @@ def price_table(lookahead: pd.DataFrame, paired: pd.DataFrame, episodes: Mapping
     """
     import pandas as pd
 
-    pairs = {(row["arm_a"], row["arm_b"]): row for row in paired[paired["split"] == "test_seeds"].to_dict("records")}
+    split = main_split(lookahead["split"])
+    pairs = {(row["arm_a"], row["arm_b"]): row for row in paired[paired["split"] == split].to_dict("records")}
     over = lambda a, b: points(pairs[a, b]) if (a, b) in pairs else ""  # noqa: E731
     rows = []
-    for row in lookahead[lookahead["split"] == "test_seeds"].to_dict("records"):
+    for row in lookahead[lookahead["split"] == split].to_dict("records"):
         policy, preset = row["policy"], row["preset"]
         arm = f"{policy}+{preset}" if preset else policy
         each = row["decisions"] / episodes[arm]
-        control = over(f"{policy}+{control_of(preset)}", arm) if preset else ""
+        control = over(f"{policy}+{control_of(preset)}", arm) if control_of(preset) else ""
         spent = {"calls": "calls", "tokens": "tokens", "seconds": "model_seconds", "steps": "steps"}
         rows.append(
             {"arm": arm, "n": int(row["n"]), "success %": 100 * row["rate"]}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from wevo_nb.metrics import NAN, iteration_of, wilson
+from wevo_nb.metrics import NAN, iteration_of, main_split, wilson
 from wevo_nb.paper import AHEAD, METHODS, RELATIVE, SELF_IMPROVE, WEBEVOLVER
 from wevo_nb.params import flatten
 from wevo_nb.results import Results, added_card
@@ -24,6 +24,7 @@ GRADES = ("STR", "Sim", "OA")
 LIVE = {  # suites whose tasks are the papers' own benchmarks, with the column of the tables
     "webvoyager": "webvoyager", "mind2web": "mind2web_live", "gaia_web": "gaia_web", "simpleqa": "simpleqa",
 }  # fmt: skip
+WHOLE = {"change": "full", "change_described": "full", "page": "full_tree_target"}  # WMLA by what was taught
 SETTINGS = {
     "synthetic_horizon": ("03_synthesize", "synthesize.horizon"),
     "candidates": ("05_wmla/*", "wmla.k"),
@@ -33,8 +34,8 @@ SETTINGS = {
 WMA_SETTINGS = {
     "samples": ("05_wmla/*", "wmla.samples"),
     "kept": ("05_wmla/*", "wmla.k"),
-    "lr": ("iter-*/02_wm_train", "sft.learning_rate"),
-    "epochs": ("iter-*/02_wm_train", "sft.epochs"),
+    "lr": ("iter-*/02_wm_train", "world_model_sft.learning_rate"),
+    "epochs": ("iter-*/02_wm_train", "world_model_sft.epochs"),
 }
 
 
@@ -56,9 +57,10 @@ def method(arm: str) -> str:
 
 def success(results: Results) -> Iterable[dict]:
     """Success of each arm on each split; on the papers' own benchmarks under their names."""
+    main = _main_splits(results)
     for row in results.tables["success"].itertuples():
-        column = LIVE.get(_suite(results, row.run), row.split)
-        yield _cell(row.run, method(row.arm), column, _rate(row), row.n)
+        benchmark = LIVE.get(_suite(results, row.run)) if row.split == main[row.run] else None
+        yield _cell(row.run, method(row.arm), benchmark or row.split, _rate(row), row.n)
 
 
 def by_task(results: Results) -> Iterable[dict]:
@@ -80,7 +82,7 @@ def out_of_domain(results: Results) -> Iterable[dict]:
             yield _cell(row.run, method(row.arm), f"gaia_web_l{level}", _rate(row), row.n)
     for row in results.tables["success"].itertuples():
         suite = _suite(results, row.run)
-        if suite != "gaia_web" and row.split != "test_seeds":
+        if suite == "simpleqa" or (suite not in LIVE and row.split != "test_seeds"):
             yield _cell(row.run, method(row.arm), LIVE.get(suite, row.split), _rate(row), row.n)
 
 
@@ -103,7 +105,7 @@ def by_depth(results: Results) -> Iterable[dict]:
 
 
 def by_candidates(results: Results) -> Iterable[dict]:
-    """WMLA by the number of candidates, a column a policy and depth, on held-out seeds."""
+    """WMLA by the number of candidates, a column a policy and depth, on the main split."""
     for row in _ahead(results).itertuples():
         yield _cell(row.run, f"k = {row.k}", f"{row.policy}, d = {row.depth}", _rate(row), row.n)
 
@@ -111,7 +113,7 @@ def by_candidates(results: Results) -> Iterable[dict]:
 def by_imagined_steps(results: Results) -> Iterable[dict]:
     """WMLA by the depth, 0 being the plain policy; the splits are panels."""
     table = results.tables["lookahead"]
-    for row in _ahead(results, split=None).itertuples():
+    for row in _ahead(results, every_split=True).itertuples():
         name = f"{method(row.policy)} + WMLA, k = {row.k}"
         yield _cell(row.run, name, str(row.depth), _rate(row), row.n, panel=row.split)
         plain = table[(table["preset"] == "") & (table["policy"] == row.policy) & (table["split"] == row.split)]
@@ -176,9 +178,9 @@ def _number(run: str, name: str, value: float, n: float = NAN) -> dict:
 
 
 def _spread(results: Results) -> Iterable[dict]:
-    """How far the runs lie apart, largest minus smallest rate on held-out seeds; of several runs added up alone."""
-    table = results.tables["success"]
-    singles = table[(table["run"] != results.together) & (table["split"] == "test_seeds")]
+    """How far the runs lie apart, largest minus smallest rate on the main split; of several runs added up alone."""
+    table = _on_main(results, "success")
+    singles = table[table["run"] != results.together]
     for arm, rows in singles.groupby("arm", sort=False) if results.together else ():
         if arm in ("zero_shot", "webevolver"):
             apart = 100 * (rows["rate"].max() - rows["rate"].min())
@@ -196,15 +198,15 @@ def action_selection(results: Results) -> Iterable[dict]:
 
 
 def selection(results: Results) -> Iterable[dict]:
-    """Each way of looking ahead beside its own plain policy, on held-out seeds."""
-    for row, plain in _pairs(results, "test_seeds"):
+    """Each way of looking ahead beside its own plain policy, on the main split."""
+    for row, plain in _pairs(_on_main(results, "success")):
         for column, found in (("without selection", plain), ("with selection", row)):
             yield _cell(row.run, row.arm, column, _rate(found), found.n)
 
 
 def by_split(results: Results) -> Iterable[dict]:
     """Plain policies and WMLA on each split: seeds, then tasks, then sites that were never trained on."""
-    for row, plain in _pairs(results, None):
+    for row, plain in _pairs(results.tables["success"]):
         if row.arm.endswith("+wmla_d1"):
             policy = row.arm.partition("+")[0]
             yield _cell(row.run, row.split, policy, _rate(plain), plain.n)
@@ -219,10 +221,10 @@ def relative_gain(results: Results) -> Iterable[dict]:
     """
     from statsmodels.stats.proportion import confint_proportions_2indep
 
-    table = results.tables["tasks"]
-    for row in table[table["arm"].str.endswith("+wmla_d1") & (table["split"] == "test_seeds")].itertuples():
+    table = _on_main(results, "tasks")
+    for row in table[table["arm"].str.endswith("+wmla_d1")].itertuples():
         policy = row.arm.partition("+")[0]
-        same = (table["run"] == row.run) & (table["task"] == row.task) & (table["split"] == row.split)
+        same = (table["run"] == row.run) & (table["task"] == row.task)
         for plain in table[same & (table["arm"] == policy) & (table["successes"] > 0)].itertuples():
             counts = (row.successes, row.n, plain.successes, plain.n)
             low, high = (NAN, NAN)
@@ -233,35 +235,34 @@ def relative_gain(results: Results) -> Iterable[dict]:
 
 
 def by_domain(results: Results) -> Iterable[dict]:
-    """Tree search and look-ahead by task family, on held-out seeds."""
-    table = results.tables["tasks"]
-    wanted = table["arm"].str.contains(r"\+(?:tree_search|wmla_d1|wma)$") & (table["split"] == "test_seeds")
-    for row in table[wanted].itertuples():
+    """Tree search and look-ahead by task family, on the main split."""
+    table = _on_main(results, "tasks")
+    for row in table[table["arm"].str.contains(r"\+(?:tree_search|wmla_d1|wma)$")].itertuples():
         yield _cell(row.run, row.task, row.arm, _rate(row), row.n)
 
 
 def price(results: Results) -> Iterable[dict]:
     """What a decision takes, by policy and way of looking ahead: seconds, calls and thousand tokens."""
-    table = results.tables["lookahead"]
-    for row in table[table["split"] == "test_seeds"].itertuples():
+    for row in _on_main(results, "lookahead").itertuples():
         name = "+".join(filter(None, (row.policy, row.preset)))
         for column, value in (("seconds", row.seconds), ("calls", row.calls), ("1000 tokens", row.tokens / 1000)):
             yield _cell(row.run, name, f"{column} a decision", (value, NAN, NAN), row.decisions, unit="a decision")
 
 
 def ablation(results: Results) -> Iterable[dict]:
-    """Nothing imagined (best of k), an untrained world model (WebDreamer's, with its own scorer) and the whole, by
-    policy, on held-out seeds.
+    """Nothing imagined (best of k), an untrained world model (WebDreamer's, with its own scorer), one that was taught
+    whole pages, and one that was taught changes, by policy, on the main split.
     """
-    named = {"best_of_k": "no_next_state", "webdreamer": "untrained_world_model", "wmla_d1": "full"}
-    for row in _held_out_seeds(results).itertuples():
+    named = {"best_of_k": "no_next_state", "webdreamer": "untrained_world_model"}
+    for row in _on_main(results, "success").itertuples():
         policy, _, preset = row.arm.partition("+")
-        if preset in named:
-            yield _cell(row.run, named[preset], policy, _rate(row), row.n)
+        name = WHOLE.get(_target(results, row.run), "") if preset == "wmla_d1" else named.get(preset)
+        if name:
+            yield _cell(row.run, name, policy, _rate(row), row.n)
 
 
 def width_and_depth(results: Results) -> Iterable[dict]:
-    """WMLA by candidates and depth, by policy, on held-out seeds."""
+    """WMLA by candidates and depth, by policy, on the main split."""
     for row in _ahead(results).itertuples():
         yield _cell(row.run, f"w = {row.k}, d = {row.depth}", row.policy, _rate(row), row.n)
 
@@ -282,18 +283,18 @@ def errors(results: Results) -> Iterable[dict]:
 
 
 def value_function(results: Results) -> Iterable[dict]:
-    """Look-ahead that asks for a value: prompted, or taught to the world model; on held-out seeds."""
+    """Look-ahead that asks for a value: prompted, or taught to the world model; on the main split."""
     named = {"paper": "prompted", "released_code": "prompted", "value": "taught", "wma": "taught"}
-    for row in _held_out_seeds(results).itertuples():
+    for row in _on_main(results, "success").itertuples():
         preset = row.arm.partition("+")[2]
         if preset in named:
             yield _cell(row.run, f"{named[preset]}: {row.arm}", "success", _rate(row), row.n)
 
 
 def reactive(results: Results) -> Iterable[dict]:
-    """WebDreamer and tree search beside their plain policy, a row a policy, on held-out seeds; WebEvolver always."""
+    """WebDreamer and tree search beside their plain policy, a row a policy, on the main split; WebEvolver always."""
     named = {"": "reactive", "webdreamer": "webdreamer", "tree_search": "tree_search"}
-    table = _held_out_seeds(results)
+    table = _on_main(results, "success")
     parts = [arm.split("+") for arm in table["arm"]]
     asked = {"webevolver"} | {part[0] for part in parts if len(part) == 2 and part[1] in named}
     for row in table.itertuples():
@@ -335,25 +336,36 @@ def _suite(results: Results, run: str) -> str:
     return results.suites.get(run) or next(iter(results.suites.values()), "")
 
 
-def _held_out_seeds(results: Results) -> pd.DataFrame:
-    table = results.tables["success"]
-    return table[table["split"] == "test_seeds"]
+def _target(results: Results, run: str) -> str:
+    """What the newest world model of a run was taught, by its report card; empty without one."""
+    card = _newest(results.tables["report_card"])
+    found = card[card["run"] == run]["target"].unique()
+    return found[0] if len(found) == 1 else ""
 
 
-def _pairs(results: Results, split: str | None) -> Iterable[tuple]:
-    """Rows of `success` of an arm that looks ahead, each with that of its plain policy; of every split where None."""
+def _main_splits(results: Results) -> dict[str, str]:
+    """By run, the split on which its results are told."""
     table = results.tables["success"]
-    table = table if split is None else table[table["split"] == split]
+    return {run: main_split(rows["split"]) for run, rows in table.groupby("run", sort=False)}
+
+
+def _on_main(results: Results, name: str) -> pd.DataFrame:
+    """The rows of a table on the main split of their run."""
+    table = results.tables[name]
+    return table[table["split"] == table["run"].map(_main_splits(results))]
+
+
+def _pairs(table: pd.DataFrame) -> Iterable[tuple]:
+    """The rows of `success` of an arm that looks ahead, each with that of its plain policy."""
     plain = {(row.run, row.split, row.arm): row for row in table.itertuples()}
     for row in table[table["arm"].str.contains("+", regex=False)].itertuples():
         if base := plain.get((row.run, row.split, row.arm.partition("+")[0])):
             yield row, base
 
 
-def _ahead(results: Results, split: str | None = "test_seeds") -> pd.DataFrame:
-    """The rows of WMLA of the look-ahead table; of every split where None."""
-    table = results.tables["lookahead"]
-    table = table if split is None else table[table["split"] == split]
+def _ahead(results: Results, *, every_split: bool = False) -> pd.DataFrame:
+    """The rows of WMLA of the look-ahead table, on the main split or on all."""
+    table = results.tables["lookahead"] if every_split else _on_main(results, "lookahead")
     return table[table["preset"].str.startswith("wmla")]
 
 

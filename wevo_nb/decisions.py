@@ -22,8 +22,8 @@ ENDINGS = ("success", "wrong end", "out of steps", "other", "unscored")
 OUTCOMES = ("success", "changed", "same", "failure")  # the best first, as the outcome scorer sees them
 ENDINGS_COLUMNS = ["arm", "n", *ENDINGS]
 CHOICE_COLUMNS = [
-    "arm", "decisions", "overruled", "overruled %", *(f"{outcome} %" for outcome in OUTCOMES), "calls", "tokens",
-    "seconds", "seconds an episode",
+    "arm", "decisions", "overruled", "overruled %", "tied %", *(f"{outcome} %" for outcome in OUTCOMES), "calls",
+    "tokens", "seconds", "seconds an episode",
 ]  # fmt: skip
 QUESTIONS = {  # of the pairs that `takeaways` puts together
     "training": "Did training help",
@@ -59,6 +59,12 @@ def chosen(decision: Decision) -> Candidate | None:
     return next((c for c in decision.candidates if c.reply.startswith(decision.reply)), None)
 
 
+def tied(decision: Decision) -> bool | None:
+    """Whether several candidates share the best score; None where none was scored."""
+    scores = [candidate.score for candidate in decision.candidates if candidate.score is not None]
+    return scores.count(max(scores)) > 1 if scores else None
+
+
 def choices_table(
     lookahead: pd.DataFrame, trajectories_by_arm: Mapping[str, Iterable[Trajectory]], split: str
 ) -> pd.DataFrame:
@@ -66,7 +72,8 @@ def choices_table(
 
     `lookahead` is a `metrics.lookahead_table` of the same episodes. `success %` and so on: of the decisions with a
     predicted outcome those in which it was the likeliest of the candidate that was done (nan where none was
-    predicted). calls, tokens and seconds are means a decision.
+    predicted). `tied %`: of the decisions with scores those in which several candidates share the best one, so that
+    the tie rule decides. calls, tokens and seconds are means a decision.
     """
     import pandas as pd
 
@@ -74,10 +81,13 @@ def choices_table(
     for row in lookahead[lookahead["split"] == split].to_dict("records"):
         arm = f"{row['policy']}+{row['preset']}" if row["preset"] else row["policy"]
         episodes = [t for t in trajectories_by_arm[arm] if t.task.split == split]
-        done = [chosen(step.decision) for one in episodes for step in one.steps]
+        decisions = [step.decision for one in episodes for step in one.steps]
+        done = [chosen(decision) for decision in decisions]
+        ties = [told for decision in decisions if (told := tied(decision)) is not None]
         likeliest = Counter(c.likeliest for c in done if c is not None and c.likeliest)
         share = lambda part, whole: 100 * part / whole if whole else float("nan")  # noqa: E731
         row |= {"arm": arm, "overruled %": share(row["overruled"], row["decisions"])}
+        row |= {"tied %": share(sum(ties), len(ties))}
         row |= {f"{outcome} %": share(likeliest[outcome], likeliest.total()) for outcome in OUTCOMES}
         row["seconds an episode"] = row["seconds"] * row["decisions"] / len(episodes)
         rows.append(row)

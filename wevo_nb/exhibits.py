@@ -258,6 +258,8 @@ def caption(name: str, results: Results) -> str:
         said.append(f"Runs {runs} {results.apart}: they are not added up.")
     elif runs:
         said.append(f"Run {runs}.")
+    if judged := list(dict.fromkeys(filter(None, results.judged.values()))):
+        said.append(f"Ours, {'; '.join(judged)}.")
     said.append("Intervals are 95%; a dash is what was not run or is not given." if runs else "No run of ours yet.")
     return " ".join(said)
 

@@ -271,7 +271,7 @@ def success_by_task(frame: pd.DataFrame) -> Figure:
     seeds = sum(split == "test_seeds" for split, _ in tasks)
     panel.axhline(seeds - 0.5, color="white", linewidth=5)
     panel.set_xticks(range(len(arms)), arms, rotation=30, ha="right")
-    panel.set_yticks(range(len(tasks)), [f"{task} *" if split == "test_tasks" else task for split, task in tasks])
+    panel.set_yticks(range(len(tasks)), [task if split == "test_seeds" else f"{task} *" for split, task in tasks])
     panel.set_title("successes / episodes (* never trained on)")
     panel.grid(False)
     figure.colorbar(image, ax=panel, shrink=0.6, label=f"success (%); {UP}")

@@ -87,7 +87,7 @@ class LookAhead:
         chosen = candidates[best]
         if scores[best] is None:
             problem = problem or unscored(scores, futures[best].problem)
-        if self.how.candidates == "frequent" and set(scores) == {None}:  # the most frequent need not be the greedy one
+        if self.how.candidates == "frequent" and scores[best] is None:  # the most frequent need not be the greedy one
             chosen = await self.policy.act(task, history, observation)
         considered = tuple(
             Candidate(reply=c.reply, imagined=f.texts, score=s, chances=f.chances)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from wevo_nb.rejection import balance
 from wevo_nb.runs import read_json, twins
-from wevo_nb.sections import FINAL_ARMS
+from wevo_nb.sections import EQUAL, FINAL_ARMS
 from wevo_nb.targets import Row
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ SOURCES = {  # what an arm reads beside D_1
     "webevolver": "imagined", "true_dreams": "true", "no_world_model": "written", "explorer": "explored",
     "more_real": "later", "real_only": "imagined", "synthetic_only": "imagined", "mixed": "imagined",
 }  # fmt: skip
-EQUAL = ("real_only", "synthetic_only", "mixed")  # arms of equal size, without all of D_1
 
 
 class NoSuchRows(ValueError):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wevo_nb.intervals import wilson
+from wevo_nb.metrics import main_split
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -298,13 +299,13 @@ def gains(pairs: Iterable[tuple[str, str]]) -> pd.DataFrame:
 
 
 def gains_beside(paired: pd.DataFrame) -> pd.DataFrame:
-    """Our differences on held-out seeds beside those of Table 1, all in points, and whether they agree.
+    """Our differences on the main split beside those of Table 1, all in points, and whether they agree.
 
     `paired` is a `metrics.paired_table` after `comparisons.mark_twins`. agreement: `agrees` and `contradicts` where
     our interval leaves out 0; `open` where it holds 0; `paper mixed` where the paper's two benchmarks do not go one
     way; `same policy` where our pair only repeats another under a twin's name.
     """
-    ours = paired[(paired["split"] == "test_seeds") & (paired["n"] > 0)]
+    ours = paired[(paired["split"] == main_split(paired["split"])) & (paired["n"] > 0)]
     told = ours.merge(gains(zip(ours["arm_a"], ours["arm_b"], strict=True)), on=["arm_a", "arm_b"])
     told["agreement"] = [_agreement(row) for row in told.to_dict("records")]
     told[["difference", "low", "high"]] *= 100

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from wevo_nb.intervals import NAN, mean_interval, paired, wilson
+from wevo_nb.intervals import NAN, holm, mean_interval, paired, wilson
 from wevo_nb.metrics import Clusters, paired_table, success_table
 from wevo_nb.params import defaults, flatten
 from wevo_nb.runs import JSONL, StageError, read_json, run_folder, signature
@@ -238,11 +238,12 @@ def added_rates(by_run: pd.DataFrame, about: Sequence[str] = ARM) -> pd.DataFram
 def added_pairs(by_run: pd.DataFrame) -> pd.DataFrame:
     """Won, lost and n of all runs added up: PAIR, n, won, lost, and difference, low, high, p by `intervals.paired`.
 
-    Only for runs that met different episodes, see `same_episodes`.
+    p_holm is corrected for the rows of this table. Only for runs that met different episodes, see `same_episodes`.
     """
     total = by_run.groupby(PAIR, sort=False)[["n", "won", "lost"]].sum().reset_index()
     rest = [paired(row.won, row.lost, row.n) for row in total.itertuples()]
-    return total.assign(**{name: [row[name] for row in rest] for name in ("difference", "low", "high", "p")})
+    table = total.assign(**{name: [row[name] for row in rest] for name in ("difference", "low", "high", "p")})
+    return table.assign(p_holm=holm(table["p"]))
 
 
 # -- in words

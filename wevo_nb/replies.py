@@ -55,7 +55,7 @@ def read_choice(
     if alone := meant(text):
         return alone
     said = [(meant(v[key]) if isinstance(v, dict) and key in v else None, end) for v, _, end in _objects(text)]
-    said += [(meant(line[1]), line.end()) for line in _line(key).finditer(text)]
+    said += [(meant(line[1]), line.end()) for line in _line(key).finditer(text) if _announced(text, line.start())]
     given = {value for value, _ in said}
     if len(given) != 1 or None in given:
         return None
@@ -92,9 +92,13 @@ def _objects(text: str) -> Iterator[tuple[object, int, int]]:
 def _stands(text: str, start: int) -> bool:
     """Whether an object that begins at `start` is what the reply says, not what it speaks of."""
     line = text.rfind("\n", 0, start) + 1
+    return bool(_announced(text, line) and LEAD.fullmatch(text, line, start))
+
+
+def _announced(text: str, line: int) -> bool:
+    """Whether what stands on the line that begins at `line` is not what the line above, up to a colon, quotes."""
     above = re.sub(r"\s*(?:```\w*)?\s*\Z", "", text[:line]).rpartition("\n")[2]
-    announced = not above.endswith(":") or (ANNOUNCES.search(above) and not QUOTES.search(above))
-    return bool(announced and LEAD.fullmatch(text, line, start))
+    return not above.endswith(":") or bool(ANNOUNCES.search(above) and not QUOTES.search(above))
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict:

@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-from wevo_nb import chain, markup
+from wevo_nb import calibration, chain, markup
 from wevo_nb.index import LEFT_OUT, Index
 from wevo_nb.metrics import PAIRED_COLUMNS, SUCCESS_COLUMNS
 from wevo_nb.runs import flatten, read_json, run_folder, signature
 
 NAME = "report.html"
 ANALYSIS = "06_analysis"
-FIRST_FIGURES = ("success_by_arm", "paired_differences", "iteration_curve")  # then the others by name
+FIRST_FIGURES = ("success_by_arm", "paired_differences", "stall")  # then the others by name
 FIRST_TABLES = ("success", "paired")
 SHARED = ("git_commit", "git_dirty", "python", "machine", "gpu", "browser", "packages")  # of provenance
 
@@ -77,7 +77,8 @@ def gather(run: str) -> dict:
         "figures": {figure.name: figure for figure in figures}, "tables": {table.name: table for table in tables},
         "funnel": funnels(folder, manifests), "cost": cost(manifests), "shared": shared(manifests),
         "takeaways": (read_json(folder / ANALYSIS / "metrics.json") or {}).get("takeaways", []),
-        "missing": missing(run, stages, planned, figures, tables, index), "trajectories": len(index.entries),
+        "judged": calibration.behind(run), "trajectories": len(index.entries),
+        "missing": missing(run, stages, planned, figures, tables, index),
     }  # fmt: skip
 
 

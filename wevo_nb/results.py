@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from wevo_nb import calibration
 from wevo_nb.intervals import wilson
 from wevo_nb.metrics import LOOKAHEAD_COLUMNS, SUCCESS_COLUMNS
 from wevo_nb.repeats import added_rates, differing, finished_arms, seed_of
@@ -38,7 +39,7 @@ class Results(NamedTuple):
     """`tables` by name, each with a column `run`; `suites` and the hashes of what was read, by run.
 
     `together` names the rows of all runs added up, which are last; empty where there are none.
-    `apart` says why several runs are not added up.
+    `apart` says why several runs are not added up. `judged` says what judged the episodes of each and what it is worth.
     """
 
     tables: Mapping[str, pd.DataFrame]
@@ -46,6 +47,7 @@ class Results(NamedTuple):
     inputs: Mapping[str, str]
     together: str = ""
     apart: str = ""
+    judged: Mapping[str, str] = {}
 
     @property
     def shown(self) -> list[str]:
@@ -87,13 +89,19 @@ def read(names: Sequence[str], wanted: Sequence[str] = tuple(COLUMNS)) -> Result
         if together and table in ADDED and len(frame):
             frame = pd.concat([frame, ADDED[table](frame).assign(run=together)], ignore_index=True)
         tables[table] = frame
-    return Results(tables, suites, inputs, together, apart)
+    return Results(tables, suites, inputs, together, apart, {name: calibration.behind(name) for name in names})
 
 
 def suite_of(run: str) -> str:
-    """The suite that the arms of a run were tested on, as the first of them noted it; empty where none did."""
+    """The suite that the arms of a run were tested on, as the first of them noted it; empty where none did.
+
+    OpenWebVoyager with none but WebVoyager's queries held out is tested on WebVoyager.
+    """
     for path in sorted((run_folder(run) / "05_wmla").glob("*/params.json")):
-        return str(read_json(path)["params"].get("collect.suite", ""))
+        params = read_json(path)["params"]
+        suite = str(params.get("collect.suite", ""))
+        only = suite == "openwebvoyager" and params.get("tasks", {}).get("held_out") == ["webvoyager"]
+        return "webvoyager" if only else suite
     return ""
 
 
@@ -113,13 +121,14 @@ def why_apart(names: Sequence[str], suites: Mapping[str, str]) -> str:
 
 
 def added_lookahead(frame: pd.DataFrame) -> pd.DataFrame:
-    """Successes added up, what a decision cost as the mean over all decisions."""
+    """Successes added up, what a decision cost as the mean over all decisions whose cost is known."""
     keys = ["policy", "preset", "k", "depth", "split"]
     rates = added_rates(frame.assign(successes=(frame["rate"] * frame["n"]).round()), keys)
     counts = ["decisions", "overruled", "fell_back"]
-    weighed = frame.assign(**{key: frame[key] * frame["decisions"] for key in MEANS})
-    sums = weighed.groupby(keys, sort=False)[[*counts, *MEANS]].sum(min_count=1).reset_index()
-    sums[[*MEANS]] = sums[[*MEANS]].div(sums["decisions"], axis=0)
+    known = {f"known {key}": frame["decisions"].where(frame[key].notna()) for key in MEANS}
+    weighed = frame.assign(**{key: frame[key] * frame["decisions"] for key in MEANS}, **known)
+    sums = weighed.groupby(keys, sort=False)[[*counts, *MEANS, *known]].sum(min_count=1).reset_index()
+    sums = sums.assign(**{key: sums[key] / sums[f"known {key}"] for key in MEANS}).drop(columns=[*known])
     return rates.drop(columns="successes").merge(sums, on=keys)
 
 

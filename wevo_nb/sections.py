@@ -27,6 +27,7 @@ FINAL_ARMS = {
     "synthetic_only": "the imagined rows alone, at that size",
     "mixed": "half of each, at that size",
 }
+EQUAL = ("real_only", "synthetic_only", "mixed")  # of these the arms of equal size, without all of D_1
 WMLA = re.compile(r"wmla(?:_k([2-9]|\d\d))?_d([1-9])")
 
 

@@ -82,7 +82,7 @@ class TreeSearch:
         scores = [node.score for node in ordered]
         best = ordered[self.ahead.choose(scores, task, history)]
         chosen, fell_back = best.path[0], unscored(scores, problem) if best.score is None else ""
-        if set(scores) == {None}:
+        if best.score is None:
             chosen = await self.ahead.policy.act(task, history, observation)
         return chosen.model_copy(update={"candidates": considered, "fell_back": fell_back}), done
 
