@@ -34,16 +34,16 @@ def rates(n: int, successes: int) -> dict:
     return {"n": n, "successes": successes, "rate": rate, "low": low, "high": high}
 
 
-def write(outputs: Path, run: str, *, seed: int, suite: str = "miniwob", k: int = 3):
-    """The analysis of one run of SOLVED, with the params that its arms noted."""
-    solved = SOLVED[run]
+def write(outputs: Path, run: str, *, seed: int, suite: str = "miniwob", k: int = 3, splits=SPLITS, target="change"):
+    """The analysis of one run of SOLVED, with the params that its arms noted; `splits` are the n of each."""
+    solved, main = SOLVED[run], next(iter(splits))
     success = [
         {"arm": arm, "split": split} | rates(n, counts[i])
         for arm, counts in solved.items()
-        for i, (split, n) in enumerate(SPLITS.items())
+        for i, (split, n) in enumerate(splits.items())
     ]
     tasks = [
-        {"task": task, "arm": arm, "split": "test_seeds"} | rates(10, counts[0] // 2)
+        {"task": task, "arm": arm, "split": main} | rates(10, counts[0] // 2)
         for arm, counts in solved.items()
         for task in ("click-link", "enter-text")
     ]
@@ -57,7 +57,7 @@ def write(outputs: Path, run: str, *, seed: int, suite: str = "miniwob", k: int 
     card = []
     for depth, correct in ((1, 8), (2, 5)):
         share = rates(10, correct if run == "one" else correct - 1)
-        named = {"model": "iteration_2", "target": "change", "depth": depth}
+        named = {"model": "iteration_2", "target": target, "depth": depth}
         values = {key: share[key] for key in ("low", "high")}
         card.append(named | {"metric": "exact_match", "n": 10, "value": share["rate"]} | values)
         grade = {"n": 10, "value": GRADES[run], "low": GRADES[run] - 0.2, "high": GRADES[run] + 0.2}

@@ -26,9 +26,9 @@ def test_rows_are_balanced_over_outcomes_without_repeats():
     params = PARAMS.model_copy(update={"outcome_rows": {"changed": 3, "success": 9, "failure": 2}})
     rows, ledger = training_rows(found, params, seed=0)
     assert ledger == [
-        {"outcome": "changed", "found": 5, "capped": 5, "taken": 3},
-        {"outcome": "success", "found": 5, "capped": 5, "taken": 5},
-        {"outcome": "failure", "found": 0, "capped": 0, "taken": 0},
+        {"outcome": "changed", "found": 5, "per_start": 5, "per_verb": 5, "taken": 3},
+        {"outcome": "success", "found": 5, "per_start": 5, "per_verb": 5, "taken": 5},
+        {"outcome": "failure", "found": 0, "per_start": 0, "per_verb": 0, "taken": 0},
     ]
     assert Counter(row.outcome for row in rows) == Counter(changed=3, success=5)
     assert len({(row.messages[1]["content"], row.reply) for row in rows}) == 8
@@ -52,7 +52,7 @@ def test_caps_on_start_pages_and_verbs_come_before_the_quotas():
     found += [step(f"click [{i}]", "http://x/b") for i in range(7, 9)] + [step("wait", "http://x/c")]
     params = PARAMS.model_copy(update={"outcome_rows": {"changed": 9}, "per_start": 2, "per_verb": 3})
     taken, ledger = draw_transitions(found, params, seed=0)
-    assert ledger == [{"outcome": "changed", "found": 9, "capped": 4, "taken": 4}]
+    assert ledger == [{"outcome": "changed", "found": 9, "per_start": 5, "per_verb": 4, "taken": 4}]
     assert Counter(t.situation.action.verb for t in taken) == {"click": 3, "wait": 1}
     assert max(Counter(t.start for t in taken).values()) <= 2
 
@@ -61,7 +61,7 @@ def test_first_pages_have_a_quota_of_their_own():
     walked = [walk(task(seed=i, goal="g"), FORM, "click [1]", CHECKED, ended="limit") for i in range(4)]
     params = PARAMS.model_copy(update={"outcome_rows": {"changed": 1}, "opening_rows": 3})
     rows, ledger = training_rows(transitions(walked), params, seed=0, openings=openings(walked))
-    assert ledger[-1] == {"outcome": "first page", "found": 4, "capped": 4, "taken": 3}
+    assert ledger[-1] == {"outcome": "first page", "found": 4, "per_start": 4, "per_verb": 4, "taken": 3}
     opening = next(row for row in rows if "(no page is open)" in row.messages[1]["content"])
     assert len(rows) == 4 and opening.reply == "changed\n+[0] checkbox 'News'\n+[0] button 'OK'"
 

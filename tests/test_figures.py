@@ -100,6 +100,7 @@ def frames() -> dict[str, pd.DataFrame]:
         .query("depth == 1")
         .reset_index(drop=True),
         "time_and_tokens": pd.DataFrame([cost | {"prompt_tokens": 800, "completion_tokens": 50}]),
+        "row_tokens": pd.DataFrame({"part": ["row", "row", "reply"], "tokens": [90, 700, 30], "limit": [768, 768, 80]}),
         "loss_curve": pd.DataFrame({"step": [1, 2, 3], "loss": [2.0, 1.5, 1.0], "model": "wm"}),
         "success_by_task": metrics.task_table(by_arm),
         "imagined_ledger": metrics.ledger_table(ledger, {"replayed": 10, "true": 2}),

@@ -29,7 +29,7 @@ class RowError(ValueError):
 def draw_transitions(
     found: Sequence[Transition], params: WorldModelParams, *, seed: int, openings: Sequence[Transition] = ()
 ) -> tuple[list[Transition], list[dict]]:
-    """Transitions to learn from, shuffled, and a ledger (outcome, found, capped, taken).
+    """Transitions to learn from, shuffled, and a ledger (outcome, found, per_start, per_verb, taken) of what is left.
 
     First at most `per_start` from one start page and `per_verb` of one verb; then, up to the quota
     of each outcome, evenly over the tasks. Without replacement, by `seed`. `openings` are the first
@@ -37,23 +37,26 @@ def draw_transitions(
     """
     rng = random.Random(seed)
     pool = rng.sample(list(found), len(found))
-    for limit, kind in ((params.per_start, lambda t: t.start), (params.per_verb, lambda t: t.situation.action.verb)):
-        pool = pool if limit is None else _at_most(pool, limit, kind)
+    by_start = _at_most(pool, params.per_start, lambda t: t.start)
+    by_verb = _at_most(by_start, params.per_verb, lambda t: t.situation.action.verb)
+    left = {"found": pool, "per_start": by_start, "per_verb": by_verb}
     taken, ledger = [], []
-    quotas = [(outcome, quota, found, pool) for outcome, quota in params.outcome_rows.items()]
-    for outcome, quota, came, left in quotas:
-        of_outcome = [t for t in left if t.outcome == outcome]
-        chosen = take_evenly(_by_task(of_outcome), quota, rng)
-        count = sum(t.outcome == outcome for t in came)
-        ledger.append({"outcome": outcome, "found": count, "capped": len(of_outcome), "taken": len(chosen)})
+    for outcome, quota in params.outcome_rows.items():
+        chosen = take_evenly(_by_task([t for t in by_verb if t.outcome == outcome]), quota, rng)
+        counts = {name: sum(t.outcome == outcome for t in some) for name, some in left.items()}
+        ledger.append({"outcome": outcome, **counts, "taken": len(chosen)})
         taken += chosen
     if params.opening_rows:
         chosen = take_evenly(_by_task(openings), params.opening_rows, rng)
-        counts = {"found": len(openings), "capped": len(openings), "taken": len(chosen)}
-        ledger.append({"outcome": "first page"} | counts)
+        ledger.append(unlimited("first page", len(openings), len(chosen)))
         taken += chosen
     rng.shuffle(taken)
     return taken, ledger
+
+
+def unlimited(outcome: str, found: int, taken: int) -> dict:
+    """A row of the ledger for what neither `per_start` nor `per_verb` limits."""
+    return {"outcome": outcome} | dict.fromkeys(("found", "per_start", "per_verb"), found) | {"taken": taken}
 
 
 def value_rows(trajectories: Sequence[Trajectory], quota: int, *, seed: int) -> list[Row]:
@@ -140,7 +143,9 @@ def gate(
     }, found
 
 
-def _at_most(pool: Sequence[Transition], limit: int, kind: Callable[[Transition], str]) -> list[Transition]:
+def _at_most(pool: Sequence[Transition], limit: int | None, kind: Callable[[Transition], str]) -> list[Transition]:
+    if limit is None:
+        return list(pool)
     counts: Counter = Counter()
     kept = []
     for transition in pool:

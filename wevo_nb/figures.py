@@ -255,6 +255,22 @@ def loss_curve(frame: pd.DataFrame) -> Figure:
 
 
 @_styled
+def row_tokens(frame: pd.DataFrame) -> Figure:
+    """How long the rows of a training are, whole and their replies alone. Frame: part, tokens, limit (dashed)."""
+    figure = Figure(figsize=(8, 2.6), layout="constrained")
+    parts = list(dict.fromkeys(frame["part"]))
+    for part, panel in zip(parts, figure.subplots(1, len(parts), squeeze=False)[0], strict=True):
+        rows = frame[frame["part"] == part]
+        longest, limit = rows["tokens"].max(), rows["limit"].max()
+        panel.hist(rows["tokens"], bins=30, color=BLUE)
+        if limit < 3 * longest:  # further off it would only squeeze the rest
+            panel.axvline(limit, color="black", linestyle="--", linewidth=1)
+        panel.set(xlabel=f"tokens of a {part}", ylabel="rows", xlim=(0, None))
+        panel.set_title(f"{len(rows)} rows, longest {longest}, limit {limit}")
+    return figure
+
+
+@_styled
 def success_by_task(frame: pd.DataFrame) -> Figure:
     """Successes of every task and arm as a heatmap, easiest tasks on top. Frame: `metrics.task_table`."""
     arms = list(dict.fromkeys(frame["arm"]))
