@@ -7,8 +7,9 @@ pages of 60 elements, 40 kB a trajectory). Half of them are tests of ARMS arms o
 are collections of ROUNDS iterations. Each measurement is a process of its own.
 
 What is timed:
-- viewer: `index` reads all lines; `page` answers the list with all its filters; `one` opens a trajectory;
-  `look` finds that nothing is new; `command` is from `wevo view` on the command line to the first page.
+- viewer: `index` reads all lines; `page` finds and counts what the list and its filters show; `one` opens a
+  trajectory; `look` finds that nothing is new; `command` is from `wevo view` on the command line to the first page,
+  which is held against the aim.
 - tables: `load` reads and checks all records; then success_table, paired_table, task_table and stall_table.
 `cpu` is the processor time of all of these but the command, which a busy machine does not stretch. Peak
 memory is that of the process; `imports` is what it takes before the first trajectory.
@@ -47,7 +48,7 @@ SHAPES = {"miniwob": ((1, 6), (3, 12)), "live": ((12, 12), (60, 60))}  # steps, 
 FULL = (("miniwob", 10_000), ("miniwob", 100_000), ("live", 10_000))
 QUICK = (("miniwob", 200), ("live", 20))
 ARMS, ROUNDS, KINDS = 10, 5, 20
-AIM_SECONDS = 2.0  # for the viewer to open 10,000 trajectories of the study's shape
+AIM_SECONDS = 2.0  # from the command to the first page of 10,000 trajectories of the study's shape
 WORDS = "news mail inbox delete submit cancel search tab next open close Tora Adara link button list item price".split()
 ROLES = ("button", "link", "StaticText", "textbox", "radio")
 RUN = "many"
@@ -239,9 +240,8 @@ def report(part: str, rows: list[dict]) -> str:
     lines = [table(rows, {key: key.replace("_", " ") for key in rows[0]}), *growth(rows)]
     for row in rows if part == "viewer" else []:
         if (row["shape"], row["trajectories"]) == ("miniwob", 10_000):
-            took = row["index"] + row["page"]
-            met = "met" if took < AIM_SECONDS else "missed"
-            lines.append(f"10,000 open in {took:.2f} s, aim {AIM_SECONDS:.0f} s: {met}")
+            met = "met" if row["command"] < AIM_SECONDS else "missed"
+            lines.append(f"10,000 open in {row['command']:.2f} s, aim {AIM_SECONDS:.0f} s: {met}")
     return "\n".join(lines)
 
 
