@@ -214,7 +214,9 @@ async def test_the_file_needs_nothing_but_itself(chromium, folder):
     page.on("pageerror", lambda error: problems.append(str(error)))
     await page.goto(path.as_uri())
     assert asked == [path.as_uri()]
-    assert await page.evaluate("document.documentElement.scrollWidth") <= 400
+    for width in (1600, 400):
+        await page.set_viewport_size({"width": width, "height": 800})
+        assert await page.evaluate("document.documentElement.scrollWidth") <= width
     widths = "[...document.images].map(image => image.naturalWidth)"
     assert await page.evaluate(widths) == [30, 30]
     assert await page.evaluate("window.hacked") is None
