@@ -378,6 +378,17 @@ async def test_where_no_frequent_candidate_is_scored_the_greedy_one_is_done():
     assert decision.fell_back == "no candidate could be scored: an imagined page cannot be read"
 
 
+async def test_where_the_most_frequent_candidate_is_unscored_and_no_other_is_sure_the_greedy_one_is_done():
+    """`other`, drawn six times, is unscored; `right` is imagined to change the page (0.5), which overrules nothing."""
+    knows = world({"right": "changed"})
+    of_other = lambda request: request.messages[1]["content"].endswith("button 'other'")  # noqa: E731
+    model = Scripted(lambda request: "" if of_other(request) else knows.answer(request), "world")
+    found = look_ahead(model, policy=Sampled(1, 3, 6), candidates="frequent", samples=10, temperature=1.0, k=2)
+    decision = await found.act(TASK, (), seen(PAGE))
+    assert decision.action.id == 1 and [c.score for c in decision.candidates] == [None, 0.5]
+    assert "cannot be read" in decision.fell_back
+
+
 async def test_every_valid_action_may_be_a_candidate():
     model = world({"wrong": "same", "right": "same", "other": "success"})
     assert await choose(look_ahead(model, candidates="valid", k=2)) == (3, [0.0, 0.0, 1.0])
