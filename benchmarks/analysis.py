@@ -10,7 +10,8 @@ What is timed:
 - viewer: `index` reads all lines; `page` finds and counts what the list and its filters show; `one` opens a
   trajectory; `look` finds that nothing is new; `command` is from `wevo view` on the command line to the first page,
   which is held against the aim.
-- tables: `load` reads and checks all records; then success_table, paired_table, task_table and stall_table.
+- tables: `load` reads and checks all records; then success_table, paired_table, task_table, lookahead_table and
+  stall_table.
 `cpu` is the processor time of all of these but the command, which a busy machine does not stretch. Peak
 memory is that of the process; `imports` is what it takes before the first trajectory.
 """
@@ -36,7 +37,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from environment import machine, table
 
-from wevo_nb.params import ROOT
+from wevo_nb.params import ROOT, Arm, load_params
 from wevo_nb.policies import decision_of
 from wevo_nb.provenance import provenance
 from wevo_nb.runs import JSONL, write_json
@@ -186,6 +187,12 @@ def measure_tables(run: Path) -> dict:
     clock.lap("paired")
     metrics.task_table(arms)
     clock.lap("tasks")
+    ahead = load_params("demo").params.wmla.preset("wmla_d1")
+    known = [
+        Arm(arm, arm, None, "wmla_d1", ahead) if i % 2 else Arm(arm, arm, None, "", None) for i, arm in enumerate(arms)
+    ]
+    metrics.lookahead_table(arms, known)
+    clock.lap("lookahead")
     stall_table(rounds, arm="self_improve")
     clock.lap("stall")
     return clock.result(sum(map(len, (*arms.values(), *rounds.values()))))

@@ -284,13 +284,15 @@ class JSONL:
         self.path, self.record = path, record
         self.records = {}
         if path.exists():
-            whole = path.read_bytes()
-            end = whole.rfind(b"\n") + 1
-            if end < len(whole):
-                os.truncate(path, end)
-            for line in whole[:end].decode().split("\n")[:-1]:
-                item = record.model_validate_json(line)
-                self.records[item.key] = item
+            whole = 0
+            with path.open("rb") as file:
+                for line in file:
+                    if line.endswith(b"\n"):
+                        item = record.model_validate_json(line)
+                        self.records[item.key] = item
+                        whole += len(line)
+            if whole < path.stat().st_size:
+                os.truncate(path, whole)
 
     def __contains__(self, key: str) -> bool:
         return key in self.records
