@@ -71,6 +71,19 @@ def test_test_seeds_are_never_collected_from(unbroken):
     assert not {seed for _, seed in train} & {seed for _, seed in test}
 
 
+def test_the_tool_of_the_study_adds_up_a_finished_run(unbroken, tmp_path):
+    """Of one run the sums are its own, and each pair that met is told, twins left out."""
+    command = [sys.executable, ROOT / "tools" / "pool_study.py", unbroken.name, "--out", tmp_path]
+    done = subprocess.run(command, env=environment(unbroken.parent), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    read = lambda folder, name: list(csv.DictReader((folder / "tables" / f"{name}.csv").open()))  # noqa: E731
+    own = {(row["arm"], row["split"]): row["successes"] for row in read(unbroken / "06_analysis", "success")}
+    assert {(row["arm"], row["split"]): row["successes"] for row in read(tmp_path, "success")} == own
+    pairs = [row for row in read(unbroken / "06_analysis", "paired") if row["same_policy"] == "False"]
+    told = [f"{row['split']}: {row['arm_b']} against {row['arm_a']} " for row in pairs]
+    assert told and all(any(line.startswith(start) for line in done.stdout.splitlines()) for start in told)
+
+
 def test_a_finished_run_does_nothing_twice(unbroken):
     before = {p: p.stat().st_mtime_ns for p in unbroken.rglob("trajectories.jsonl")}
     done = subprocess.run(command(), env=environment(unbroken.parent), capture_output=True, text=True)

@@ -55,7 +55,8 @@ def reported(arms: Sequence[str]) -> list[tuple[str, str]]:
 def control_of(preset: str) -> str:
     """The preset with as many candidates and the same scorer that imagines nothing; empty where there is none.
 
-    None asks for a value of what was not imagined, none has another k, and tree search imagines nothing itself.
+    None asks for a value of what was not imagined; one that names its k has a control of that k only by luck; tree
+    search imagines nothing itself.
     Source: the presets of params/base.yaml.
     """
     if re.fullmatch(r"wmla_d\d", preset):

@@ -73,7 +73,7 @@ def choices_table(
     `lookahead` is a `metrics.lookahead_table` of the same episodes. `success %` and so on: of the decisions with a
     predicted outcome those in which it was the likeliest of the candidate that was done (nan where none was
     predicted). `tied %`: of the decisions with scores those in which several candidates share the best one, so that
-    the tie rule decides. calls, tokens and seconds are means a decision.
+    the scores do not choose. calls, tokens and seconds are means a decision.
     """
     import pandas as pd
 

@@ -70,7 +70,7 @@ EXHIBITS: dict[str, Exhibit] = {
         "WebEvolver, Table 4: look-ahead by the number of candidates (d = 2)",
         "by_candidates",
         ("webevolver, d = 2",),
-        ours="Ours: WMLA on held-out seeds by policy and depth.",
+        ours="Ours: WMLA by policy and depth.",
     ),
     "webevolver_figure_3": Exhibit(
         "WebEvolver, Figure 3: success over iterations",
@@ -112,7 +112,7 @@ EXHIBITS: dict[str, Exhibit] = {
         "WMA, Table 1: WebArena, without and with action selection",
         "points",
         ("without selection", "with selection"),
-        ours="Ours: each way of looking ahead and its plain policy, on held-out seeds. Most actions: of an episode.",
+        ours="Ours: each way of looking ahead and its plain policy. Most actions: of an episode.",
     ),
     "wma_table_2": Exhibit(
         "WMA, Table 2: relative gain over chain of thought by domain (GPT-4o-mini)",
@@ -140,20 +140,20 @@ EXHIBITS: dict[str, Exhibit] = {
         "WMA, Table 4: success by domain, tree search and WMA",
         "points",
         ("webevolver+tree_search", "webevolver+wmla_d1"),
-        ours="Ours: by task family, on held-out seeds.",
+        ours="Ours: by task family.",
     ),
     "wma_table_5": Exhibit(
         "WMA, Table 5: ablation",
         "points",
         ("webevolver",),
         ours="Ours: best of k (nothing imagined), WebDreamer (a world model that was not trained, with a scorer of "
-        "its own) and WMLA, on held-out seeds.",
+        "its own) and WMLA by what its world model was taught, changes or whole pages.",
     ),
     "wma_table_9": Exhibit(
         "WMA, Table 9: by width and depth",
         "points",
         ("webevolver",),
-        ours="Ours: WMLA by candidates and imagined steps, on held-out seeds.",
+        ours="Ours: WMLA by candidates and imagined steps.",
     ),
     "wma_table_10": Exhibit(
         "WMA, Table 10: coverage of the true page, as graded",
@@ -174,7 +174,7 @@ EXHIBITS: dict[str, Exhibit] = {
         "WebDreamer: reported success",
         "points",
         ("reactive", "webdreamer", "tree_search"),
-        ours="Ours: the policy alone, with WebDreamer's look-ahead and with tree search, on held-out seeds.",
+        ours="Ours: the policy alone, with WebDreamer's look-ahead and with tree search.",
     ),
 }
 
@@ -258,8 +258,9 @@ def caption(name: str, results: Results) -> str:
         said.append(f"Runs {runs} {results.apart}: they are not added up.")
     elif runs:
         said.append(f"Run {runs}.")
-    if judged := list(dict.fromkeys(filter(None, results.judged.values()))):
-        said.append(f"Ours, {'; '.join(judged)}.")
+    judged = {run: by for run, by in results.judged.items() if by}
+    alike = set(judged.values())
+    said += [f"Ours, {by}." for by in alike] if len(alike) < 2 else [f"{run}, {by}." for run, by in judged.items()]
     said.append("Intervals are 95%; a dash is what was not run or is not given." if runs else "No run of ours yet.")
     return " ".join(said)
 

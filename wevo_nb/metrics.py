@@ -48,7 +48,7 @@ GRID_COLUMNS = ["source", "axis", "series", "x", "n", "rate", "low", "high"]
 def main_split(splits: Iterable[str]) -> str:
     """The split on which results are told: the first of SPLITS that is among these; empty where none is.
 
-    Held-out seeds of the training tasks; a benchmark of the live web has none, all of its tasks are held out.
+    Held-out seeds of the training tasks; a benchmark of the live web may have none, if all of its tasks are held out.
     """
     there = set(splits)
     return next((split for split in SPLITS if split in there), "")

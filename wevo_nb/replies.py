@@ -21,7 +21,9 @@ LEAD = re.compile(
     re.I,
 )
 # A line above that ends in a colon must announce a verdict, too, and not what a page or the question says.
-ANNOUNCES = re.compile(r"\b(?:json|verdict|answer|judge?ment|evaluation|assessment|decision|conclusion|grade)\b", re.I)
+ANNOUNCES = re.compile(
+    r"\b(?:json|verdict|answer|judge?ment|evaluation|assessment|decision|conclu\w+|grade|therefore|thus|hence)\b", re.I
+)
 QUOTES = re.compile(r"\b(?:shows?|says?|said|reads?|instructions?|examples?|told|asked)\b", re.I)
 MARKS = " \t\n\r*_#`.!\"'"
 
