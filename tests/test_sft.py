@@ -244,6 +244,11 @@ def another_tiny(folder, *, template: str | None = None, nan: bool = False, hidd
 
 
 SAYS = "{% for m in messages %}{{ m['role'] + ':\\n' + m['content'] }}END{% endfor %}"
+THINKS = (  # as Qwen3 does: an empty thought before a reply, and nothing of it in a prompt
+    "{% for m in messages %}{{ m['role'] + ':\\n' }}{% if m['role'] == 'assistant' %}"
+    "{{ '<think>\\n\\n</think>\\n\\n' }}{% endif %}{{ m['content'] + '<|im_end|>' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'assistant:\\n' }}{% endif %}"
+)
 
 
 @pytest.mark.parametrize(
@@ -253,6 +258,10 @@ SAYS = "{% for m in messages %}{{ m['role'] + ':\\n' + m['content'] }}END{% endf
         (
             SAYS.replace("END", "<|im_end|>") + "{% if add_generation_prompt %}reply: {% endif %}",
             "writes a prompt otherwise than",
+        ),
+        (
+            THINKS,
+            r"writes '<think>\\n\\n</think>\\n\\n' between the prompt and the reply, .*: take a folder of the base",
         ),
         (
             SAYS.replace("END", "\n") + "{% if add_generation_prompt %}assistant:\n{% endif %}",
