@@ -78,7 +78,11 @@ def quiet():
 
 
 def load_tokenizer(folder: str):
-    return AutoTokenizer.from_pretrained(folder)
+    """The tokenizer of a folder or hub id; one without a token to pad with, as Llama 3's, pads with its end."""
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    if "pad_token" not in tokenizer.special_tokens_map:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
 
 
 def load_weights(folder: str, dtype: torch.dtype, *, attention: str = "sdpa", place: bool = True, quantization=None):
