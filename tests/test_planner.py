@@ -354,7 +354,7 @@ def test_packages_are_asked_for_where_a_profile_uses_them():
     for package, overrides in {
         "bitsandbytes": {},
         "flash_attn": {"sft.attention": "flash_attention_2"},
-        "deepspeed": {"sft.launch": {"processes": 2, "sharding": "deepspeed"}, "hardware.gpus": 2},
+        "deepspeed": {"sft": {"method": "full", "launch": {"processes": 2, "sharding": "deepspeed"}}},
         "ray": {"collect.backend": "ray"},
     }.items():
         assert (package in lacking("qlora_8b", overrides)) == (find_spec(package) is None)

@@ -279,7 +279,7 @@ def _training_cure(params: Params, phase: Phase, room: float) -> str:
     for changed, said in (
         ({"gradient_checkpointing": True}, f"{key}.gradient_checkpointing=true"),
         ({"batch": 1}, f"{key}.batch=1"),
-        *([shared] if processes > 1 else []),
+        *([shared] if processes * limits.launch.hosts > 1 else []),
         ({"method": "qlora"}, f"{key}.method=qlora"),
         ({"max_length": limits.max_length // 2}, f"{key}.max_length={limits.max_length // 2}"),
     ):
