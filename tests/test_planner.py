@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 from importlib.util import find_spec
+from itertools import takewhile
 
 import pytest
 from typer.testing import CliRunner
 
 from wevo_nb import chain, cli, costs, machine, planner
 from wevo_nb.memory import shape_of, weight_bytes
-from wevo_nb.params import ROOT, ParamsError, load_params, merge, parse_arm, parse_setting
+from wevo_nb.params import ROOT, ParamsError, flatten, load_params, merge, parse_arm, parse_setting
 from wevo_nb.prompts import SCORER_REPLIES
 from wevo_nb.sections import FINAL_ARMS
 from wevo_nb.vllm_server import vllm_command
@@ -43,6 +44,20 @@ def wevo(*words: str):
 def lacking(profile: str, overrides: dict | None = None) -> dict[str, str]:
     """What is missing and its cure."""
     return {one["what"]: one["cure"] for one in planner.plan(profile, overrides or {})["missing"]}
+
+
+def settings_in(text: str) -> dict:
+    """The overrides that a text names by `--set key=value`."""
+    words, found = shlex.split(text), {}
+    for setting in (words[i + 1] for i, word in enumerate(words[:-1]) if word == "--set"):
+        found = merge(found, parse_setting(setting))
+    return found
+
+
+def advised(profile: str, words: str) -> dict:
+    """The overrides that a profile's opening names in the lines below these words."""
+    lines = (ROOT / "params" / f"{profile}.yaml").read_text().partition(words)[2].split("\n")[1:]
+    return settings_in(" ".join(takewhile(lambda line: line.startswith("#   --set "), lines)))
 
 
 # -- every profile
@@ -281,9 +296,7 @@ def test_the_cure_that_a_plan_names_is_one(profile, broken):
     problems = planner.plan(profile, overrides)["problems"]
     assert problems
     for problem in problems:
-        words = shlex.split(problem.rpartition(": ")[2])
-        for setting in (words[i + 1] for i, word in enumerate(words[:-1]) if word == "--set"):
-            overrides = merge(overrides, parse_setting(setting))
+        overrides = merge(overrides, settings_in(problem.rpartition(": ")[2]))
     assert planner.plan(profile, overrides)["problems"] == []
 
 
@@ -291,10 +304,22 @@ def test_the_papers_scale_needs_more_than_one_host_and_its_opening_says_what_tra
     one_host = {"hardware.hosts": 1, "sft.launch.hosts": 1, "world_model_sft.launch.hosts": 1}
     problems = planner.plan("paper_70b", one_host)["problems"]
     assert any(problem.startswith("training (policy, full)") for problem in problems)
-    adapters = one_host | {"sft.method": "qlora", "world_model_sft.method": "qlora"}
-    assert planner.plan("paper_70b", adapters)["fits"]
-    opening = (ROOT / "params" / "paper_70b.yaml").read_text().split("\n\n")[0]
-    assert all(f"--set {key}={value}" in opening for key, value in adapters.items())
+    adapters = advised("paper_70b", "Adapters do with one host")
+    assert flatten(adapters).items() >= one_host.items() and planner.plan("paper_70b", adapters)["fits"]
+    params, rate = load_params("paper_70b", adapters).params, load_params("qlora_70b").params.sft.lora_learning_rate
+    assert costs.form_of(params, "vllm") == "nf4"  # what the adapters are trained over
+    for how in (params.sft, params.world_model_sft):
+        assert (how.method, how.lora_learning_rate) == ("qlora", rate)
+        at_once = how.batch * how.launch.processes * how.launch.hosts
+        assert how.accumulate * at_once == 64  # rows a step, as OpenWebVoyager
+
+
+def test_the_opening_of_paper_70b_names_the_first_host_and_vllms_environment():
+    params = load_params("paper_70b", advised("paper_70b", "Elsewhere each command says its address")).params
+    assert {how.launch.main_host for how in (params.sft, params.world_model_sft)} == {"ADDRESS"}
+    params = load_params("paper_70b", advised("paper_70b", "vLLM needs an environment of its own")).params
+    says = f"serve: {{command: [{', '.join(params.serve.command)}]}}"
+    assert says in (ROOT / "environment-vllm.yml").read_text()
 
 
 def test_servers_that_are_asked_in_turns_are_counted_as_they_run():
@@ -324,11 +349,7 @@ def test_more_processes_than_gpus_and_a_server_without_any_are_refused():
 
 
 def test_two_gpus_fit_as_the_opening_of_qlora_70b_says():
-    opening = (ROOT / "params" / "qlora_70b.yaml").read_text().split("\n\n")[0]
-    words = opening.split()
-    overrides: dict = {}
-    for setting in (words[i + 1] for i, word in enumerate(words) if word == "--set"):
-        overrides = merge(overrides, parse_setting(setting))
+    overrides = advised("qlora_70b", "Two GPUs nearly halve the time")
     assert overrides["hardware"] == {"gpus": 2}
     one, two = planner.plan("qlora_70b", {}), planner.plan("qlora_70b", overrides)
     assert two["fits"] and 0.4 < two["hours"] / one["hours"] < 0.7
