@@ -132,6 +132,7 @@ def test_weights_split_by_fsdp2_train_as_whole_ones_do(tmp_path):
     subprocess.run([*torchrun, worker, str(job)], check=True)
     one, two = (json.loads((tmp_path / f"told-{n}.json").read_text()) for n in (1, 2))
     assert one["split"] == 0 and two["split"] == two["parameters"] > 20
+    assert one["blocks"] == 0 and two["blocks"] == 3  # each block of the tiny model by itself, as fsdp2.yaml says
     assert two["losses"] == pytest.approx(one["losses"], abs=1e-5) and one["losses"][1] < one["losses"][0]
     assert one["reloads"] and two["reloads"]
     one, two = (load_file(tmp_path / f"weights-{n}.safetensors") for n in (1, 2))
