@@ -10,7 +10,7 @@ from itertools import takewhile
 import pytest
 from typer.testing import CliRunner
 
-from wevo_nb import chain, cli, costs, machine, planner
+from wevo_nb import chain, cli, costs, launch, machine, planner, sft
 from wevo_nb.memory import shape_of, weight_bytes
 from wevo_nb.params import ROOT, ParamsError, flatten, load_params, merge, parse_arm, parse_setting
 from wevo_nb.prompts import SCORER_REPLIES
@@ -262,6 +262,22 @@ def test_whole_models_have_a_server_each_and_a_training_is_started_on_every_host
         if (one["stage"], one["what"]) == ("04_webevolver", "training")
     ]
     assert ranks == ["0", "1", "2", "3"]
+
+
+@pytest.mark.parametrize(("dtype", "precision"), [("float32", "no"), ("bfloat16", "bf16")])
+def test_a_training_over_processes_is_told_as_it_is_started(tmp_path, monkeypatch, dtype, precision):
+    """On a CPU by a config beside the job, in the precision of llm.dtype; on GPUs by the config of the profile."""
+    monkeypatch.setattr(sft, "has_gpu", lambda: False)
+    two = {"sft.launch.processes": 2, "llm.dtype": dtype}
+    trainings = [c for c in planner.plan("smoke", two)["commands"] if c["what"] == "training"]
+    [told] = [one["command"] for one in trainings if one["stage"] == "04_webevolver"]
+    folder, params = tmp_path / "outputs" / "smoke" / "04_webevolver", load_params("smoke", two).params
+    assert launch.described(params.sft.launch, params.llm, folder) == f"host 0 (this one): {shlex.join(told)}"
+    said = dict(zip(told, told[1:], strict=False))
+    assert (said["--config_file"], said["--mixed_precision"]) == (str(folder / "accelerate.yaml"), precision)
+    assert {one["command"] for one in trainings if one["stage"].endswith("02_wm_train")} == {"in this process"}
+    gpus = planner.plan("smoke", two | {"hardware.gpus": 2, "hardware.gpu_gb": 24})["commands"]
+    assert all(str(ROOT / "params/accelerate/none.yaml") in c["command"] for c in gpus if c["stage"] == "04_webevolver")
 
 
 # -- what does not fit

@@ -19,6 +19,7 @@ from wevo_nb.memory import GB, Footprint, serving, shape_of, training
 from wevo_nb.params import Params
 from wevo_nb.runs import run_folder
 from wevo_nb.sections import SFTParams
+from wevo_nb.sft import precision
 from wevo_nb.training_checks import steps_split_weights
 from wevo_nb.vllm_server import adapter_kind, servers_at_once, vllm_command
 from wevo_nb.workload import ASSUMPTIONS, Load, Work, by_role, count_tasks, load_of, sizes
@@ -338,10 +339,12 @@ def _commands(
 ) -> list[dict]:
     """Servers and trainings of each stage as they are started; a training of one process is a sentence.
 
+    Trainings as launch.py starts them on the hardware section's devices, which may be those of another machine.
     `number`: which server of the stage, or which host of the training. `adapters`: names of those that are laid on a
     server while it runs; their hashes are not known yet.
     """
-    found = []
+    found, cpu = [], not params.hardware.gpus
+    how = {"cpu": cpu, "precision": precision(params.llm) if cpu or params.llm.dtype != "auto" else "bf16"}
     for step, opened in zip(steps, servers, strict=True):
         for number, one in enumerate(one for one in opened if one.engine == "vllm"):
             command = vllm_command(params.serve, one.weights, port=FIRST_PORT + number)
@@ -351,7 +354,7 @@ def _commands(
             launch, job = limits_of(params, role).launch, run_folder(profile) / step.stage / "job.json"
             alone = launch.hosts == launch.processes == 1
             for rank in range(launch.hosts):
-                command = "in this process" if alone else launch_command(launch, job, rank=rank)
+                command = "in this process" if alone else launch_command(launch, job, rank=rank, **how)
                 found.append({"stage": step.stage, "what": "training", "number": rank, "command": command})
     return found
 
