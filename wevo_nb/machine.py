@@ -1,7 +1,8 @@
 """What a profile needs and this machine lacks: GPUs, packages, keys, weights, tasks, memory, disk.
 
 Each is told with its cure and none is an error, because a plan may be made on another machine than
-the run. Nothing is downloaded and no server is asked. Used by `wevo plan`. Paper: none.
+the run. Nothing is downloaded here and no server is asked; of a base of unknown size the plan around it
+fetches the config (memory.shape_of). Used by `wevo plan`. Paper: none.
 """
 
 from __future__ import annotations

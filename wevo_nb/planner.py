@@ -1,8 +1,9 @@
 """What a run needs, before anything slow: stages, models, commands, calls, memory, disk, hours, cost.
 
-Puts memory.py, workload.py, costs.py and machine.py together as plain data, from the params alone:
-nothing is loaded, fetched or started. Calls, hours and cost are estimates; `assumptions` says on what.
-Used by `wevo plan`. Paper: none; it reports neither hardware nor hours.
+Puts memory.py, workload.py, costs.py and machine.py together as plain data, from the params alone: no
+weights are loaded or fetched and nothing is started. Of a base on the hub that model_shapes.json does
+not know its config alone is fetched (memory.shape_of). Calls, hours and cost are estimates;
+`assumptions` says on what. Used by `wevo plan`. Paper: none; it reports neither hardware nor hours.
 """
 
 from __future__ import annotations
