@@ -377,7 +377,7 @@ def test_two_gpus_fit_as_the_opening_of_qlora_70b_says():
 def test_a_machine_without_a_gpu_lacks_what_the_paper_needs_and_that_is_no_error():
     told = lacking("paper_70b")
     assert any(what.startswith("8 GPU of 80 GB a host (here: 0)") for what in told)
-    assert "pip install vllm" in told["vllm (there is no command 'vllm')"]
+    assert "pip install vllm in an environment of its own" in told["vllm (there is no command 'vllm')"]
     assert told["a key for gpt-4o in the environment variable OPENAI_API_KEY"].startswith("export OPENAI_API_KEY=")
     assert "hf download meta-llama/Llama-3.3-70B-Instruct" in told["weights of meta-llama/Llama-3.3-70B-Instruct"]
     assert "wevo tasks openwebvoyager --download" in told["the tasks of suite openwebvoyager"]
@@ -385,6 +385,21 @@ def test_a_machine_without_a_gpu_lacks_what_the_paper_needs_and_that_is_no_error
     assert wevo("--profile", "paper_70b").exit_code == 0
     beside = {"other": {"engine": "openai", "url": "http://localhost:1/v1", "base": "other", "api_key_env": "OTHER"}}
     assert "a key for other in the environment variable OTHER" in lacking("demo", {"world_model": {"beside": beside}})
+
+
+def test_vllm_is_looked_for_in_the_conda_environment_that_starts_it(tmp_path):
+    """A conda that has one environment with vllm, and says of any other that there is none."""
+    conda = tmp_path / "conda"
+    command = ["conda", "run", "--no-capture-output", "-n", "wevo-vllm", "vllm", "serve"]
+    asks = "run --no-capture-output -n wevo-vllm python -c import importlib.metadata as m; m.version('vllm')"
+    conda.write_text(f'#!/bin/sh\n[ "$*" = "{asks}" ]\n')
+    conda.chmod(0o755)
+    assert not any(what.startswith("vllm") for what in lacking("qlora_8b", {"serve.command": command}))
+    command[4] = "another"
+    cure = lacking("qlora_8b", {"serve.command": command})["vllm (conda finds none in the environment 'another')"]
+    assert cure.startswith("conda env create -f environment-vllm.yml, or pip install vllm in an environment of its own")
+    conda.unlink()
+    assert "vllm (there is no command 'conda')" in lacking("qlora_8b", {"serve.command": command})
 
 
 def test_packages_are_asked_for_where_a_profile_uses_them():
