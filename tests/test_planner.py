@@ -280,6 +280,22 @@ def test_a_training_over_processes_is_told_as_it_is_started(tmp_path, monkeypatc
     assert all(str(ROOT / "params/accelerate/none.yaml") in c["command"] for c in gpus if c["stage"] == "04_webevolver")
 
 
+def test_models_in_workers_lie_in_memory_as_often_as_there_are_workers():
+    """The notebook's and three workers' on this host; spread over two hosts, two of three and the notebook's."""
+    answering = lambda told: next(phase for phase in told["phases"] if phase["kind"] == "answering")  # noqa: E731
+    alone, ray = planner.plan("demo", {}), {"collect.backend": "ray", "collect.workers": 3}
+    for overrides, copies in (
+        (ray, 4),
+        (ray | {"collect.address": "n1:6379", "hardware.hosts": 2}, 3),
+        (ray | {"hardware.gpus": 1, "hardware.gpu_gb": 24, "hardware.hosts": 1}, 1),
+    ):
+        told = planner.plan("demo", overrides)
+        one = alone if copies > 1 else planner.plan("demo", {"hardware.gpus": 1, "hardware.gpu_gb": 24})
+        assert answering(told)["per_gpu_gb"] == pytest.approx(copies * answering(one)["per_gpu_gb"], abs=0.02)
+        assert any("hours are those of one worker" in line for line in told["assumptions"])
+    assert not any("worker" in line for line in alone["assumptions"])
+
+
 # -- what does not fit
 
 
