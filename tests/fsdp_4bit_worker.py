@@ -16,10 +16,11 @@ from pathlib import Path
 import bitsandbytes
 import torch
 import torch.distributed as dist
+from fsdp_worker import split
 from peft import get_peft_model
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy
 from torch.distributed.tensor import DTensor
 
 from wevo_nb.models import find_model
@@ -38,14 +39,10 @@ def load(params: SFTParams):
     return model.train()
 
 
-def split(model, size: int):
-    """As accelerate does it: block by block, computed in bfloat16."""
-    mesh = init_device_mesh("cpu", (size,))
-    how = {"mesh": mesh, "mp_policy": MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16)}
-    for module in list(model.modules()):
-        if type(module).__name__ == "LlamaDecoderLayer":
-            fully_shard(module, reshard_after_forward=True, **how)
-    fully_shard(model, **how)
+def bf16(size: int) -> dict:
+    """How accelerate splits over `size` processes: computed in bfloat16."""
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16)
+    return {"mesh": init_device_mesh("cpu", (size,)), "mp_policy": policy}
 
 
 def main(job: Path):
@@ -56,7 +53,7 @@ def main(job: Path):
     logits = lambda: model(input_ids=ids).logits.float().detach()  # noqa: E731
     with torch.autocast("cpu", torch.bfloat16):
         before = logits()
-        split(model, dist.get_world_size())
+        split(model, **bf16(dist.get_world_size()))
         after = logits()
     four_bit = [module.weight for module in model.modules() if isinstance(module, bitsandbytes.nn.Linear4bit)]
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]

@@ -2,8 +2,8 @@
 
     torchrun --nproc_per_node 2 tests/fsdp_worker.py JOB     (tests/test_scale.py)
 
-The blocks that are wrapped are those that accelerate's TRANSFORMER_BASED_WRAP takes: the model's
-own list. One process alone runs the same loop without a split.
+The modules that are split one by one are those that accelerate takes by params/accelerate/fsdp2.yaml.
+One process alone runs the same loop without a split.
 """
 
 from __future__ import annotations
@@ -15,27 +15,41 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+import yaml
+from accelerate.utils import FullyShardedDataParallelPlugin
+from accelerate.utils.fsdp_utils import fsdp2_prepare_auto_wrap_policy
 from safetensors.torch import save_file
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, set_model_state_dict
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor
 
 from wevo_nb.models import find_model, load_weights
+from wevo_nb.params import ROOT
 from wevo_nb.sft import token_weights
 
 WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
+
+
+def split(model, **how):
+    """As accelerate does it by fsdp2.yaml: what its policy names, from the bottom up, and the rest as one."""
+    said = yaml.safe_load((ROOT / "params" / "accelerate" / "fsdp2.yaml").read_text())["fsdp_config"]
+    how |= {"reshard_after_forward": said["fsdp_reshard_after_forward"]}
+    plugin = FullyShardedDataParallelPlugin(
+        fsdp_version=said["fsdp_version"], auto_wrap_policy=said["fsdp_auto_wrap_policy"]
+    )
+    policy = fsdp2_prepare_auto_wrap_policy(plugin, model)  # None: nothing by itself
+    for module in reversed(list(model.modules())[1:]):
+        if policy and policy(module):
+            fully_shard(module, **how)
+    fully_shard(model, **how)
 
 
 def load(size: int):
     """The tiny model, split over `size` processes if there are several."""
     model = load_weights(find_model("tiny"), torch.float32)
     if size > 1:
-        mesh = init_device_mesh("cpu", (size,))
-        for module in list(model.modules()):
-            if type(module).__name__ in model._no_split_modules:
-                fully_shard(module, mesh=mesh, reshard_after_forward=True)
-        fully_shard(model, mesh=mesh, reshard_after_forward=True)
+        split(model, mesh=init_device_mesh("cpu", (size,)))
     return model
 
 
@@ -67,7 +81,7 @@ def main(job: Path):
         dist.init_process_group("gloo")
     batches = json.loads(job.read_text())
     model = load(size)
-    split = sum(isinstance(p, DTensor) and p.to_local().numel() < p.numel() for p in model.parameters())
+    parts = sum(isinstance(p, DTensor) and p.to_local().numel() < p.numel() for p in model.parameters())
     losses = fit(model, batches, rank, size)
     ids = torch.tensor(batches[0]["input_ids"])
     with torch.no_grad():
@@ -82,7 +96,13 @@ def main(job: Path):
     if rank == 0:
         kept = {name: value.contiguous() for name, value in state.items() if name != "lm_head.weight"}  # tied
         save_file(kept, job.with_name(f"weights-{size}.safetensors"))
-        told = {"losses": losses, "split": split, "parameters": len(list(model.parameters())), "reloads": same}
+        told = {
+            "losses": losses,
+            "split": parts,
+            "parameters": len(list(model.parameters())),
+            "blocks": sum(isinstance(module, FSDPModule) for module in list(model.modules())[1:]),
+            "reloads": same,
+        }
         job.with_name(f"told-{size}.json").write_text(json.dumps(told))
     if size > 1:
         dist.destroy_process_group()

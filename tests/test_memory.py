@@ -112,6 +112,19 @@ def test_weights_in_4_bit_leave_embeddings_output_layer_and_norms_in_16():
     assert weight_bytes(shape_of(LLAMA_8B), "fp8") == linear + 2 * (8_030_261_248 - linear)
 
 
+def test_weights_of_70b_in_4_bit():
+    """80 blocks of 2 x 8192^2 + 2 x 8192 x 1024 + 3 x 8192 x 28672 = 855,638,016 weights in linear layers.
+
+    QLoRA's 4.127 bits for each: 4, one scale of 8 bits for 64, and one of 32 bits for 256 of these scales. In 16 bit
+    remain twice 128,256 x 8192 embeddings and output layer, and 161 norms of 8192.
+    """
+    linear, other = 80 * 855_638_016, 2 * 128_256 * 8192 + 161 * 8192
+    assert linear + other == PUBLISHED[LLAMA_70B]
+    bits = 4 + 8 / 64 + 32 / (64 * 256)
+    assert round(bits, 3) == 4.127
+    assert weight_bytes(shape_of(LLAMA_70B), "nf4") == linear * bits / 8 + 2 * other == 39_517_110_272
+
+
 def test_weights_in_4_bit_are_those_of_bitsandbytes(tmp_path):
     """A Llama of two blocks, loaded in nf4 with double quantization; tables of a layer's codes are left out."""
     bnb = pytest.importorskip("bitsandbytes", reason="bitsandbytes is missing: pip install -e .[gpu]")
@@ -213,6 +226,23 @@ def test_fsdp2_divides_what_data_parallel_copies():
     gathered = 2 * (2 * shape.block + 128_256 * 8192)  # two blocks and the output layer, in 16 bit
     assert shared.weights == 4 * 70_553_706_496 / 32 + gathered
     assert shared.activations == training(shape, limits(**how), supervised=1).activations  # each has rows of its own
+
+
+def test_weights_in_4_bit_are_whole_on_each_device_before_fsdp2_divides_them():
+    """70B over 8 devices, with an adapter of rank 16: 80 x 16 x (2 x 16,384 + 2 x 9,216 + 3 x 36,864) parameters.
+
+    Rows of 1,024 tokens take less than loading does, of 32,768 more.
+    """
+    shape, adapter = shape_of(LLAMA_70B), 80 * 16 * (2 * 16_384 + 2 * 9_216 + 3 * 36_864)
+    split = {"processes": 8, "sharding": "fsdp2"}
+    how = {"method": "qlora", "lora_rank": 16, "batch": 1, "gradient_checkpointing": True}
+    short, long = (training(shape, limits(**how, max_length=n, launch=split), supervised=1) for n in (1024, 32768))
+    loaded = 39_517_110_272 + 4 * adapter
+    assert short.weights == loaded and short.optimizer == short.activations == 0
+    assert short.total == pytest.approx(1.05 * loaded + 1.5 * GB)
+    assert long.total > short.total and long.optimizer == 12 * adapter / 8
+    two_blocks, largest = 2 * 2 * shape.block + 2 * 128_256 * 8192, 2 * 8192 * 28_672
+    assert long.weights == pytest.approx(loaded / 8 + two_blocks + largest)
 
 
 def test_tensor_parallel_divides_weights_and_the_cache_up_to_the_number_of_kv_heads():

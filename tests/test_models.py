@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 from stand_ins import ONE_THREAD, SMOKE, did, seen, task
+from transformers import AutoTokenizer
 
 from wevo_nb.llm import ModelError, Request
 from wevo_nb.models import (
@@ -206,6 +209,19 @@ def test_generation_goes_on_where_an_assistant_prefix_ends(model):
     begun = (*plain.messages, {"role": "assistant", "content": "changed\n"})
     [[reply]] = model.answer([plain.model_copy(update={"messages": begun})])
     assert reply.text == model.tokenizer.decode(ids[begins:], skip_special_tokens=True)
+
+
+def test_a_base_without_a_token_to_pad_with_pads_with_its_end(engine, model, tmp_path):
+    """As Llama 3: two prompts of other lengths are answered side by side, as by the same base with such a token."""
+    folder = shutil.copytree(find_model("tiny"), tmp_path / "base")
+    told = json.loads((config := folder / "tokenizer_config.json").read_text())
+    config.write_text(json.dumps({k: v for k, v in told.items() if k != "pad_token"}))
+    assert "pad_token" not in AutoTokenizer.from_pretrained(str(folder)).special_tokens_map
+    without = engine.model(str(folder))
+    assert without.tokenizer.pad_token == "<|im_end|>"
+    free = [about(page, choices=None, max_tokens=8) for page in (PAGE, LINKS)]
+    assert len({len(without.prompt_ids(request)) for request in free}) == 2
+    assert without.answer(free) == model.answer(free)
 
 
 def test_a_reply_that_is_cut_off_says_so_and_its_tokens_are_counted(engine):

@@ -131,6 +131,33 @@ def test_synthesis_cannot_use_an_iteration_that_is_not_run(key):
 
 
 @pytest.mark.parametrize(
+    ("different", "message"),
+    [
+        (
+            {"method": "qlora"},
+            r"method qlora with launch.sharding deepspeed, which wants weights of one dtype: take fsdp2",
+        ),
+        ({"method": "lora"}, r"adapter_dtype float32 with launch.sharding deepspeed.*: set adapter_dtype: bfloat16"),
+        (
+            {"method": "lora", "adapter_dtype": "bfloat16"},
+            r"llm.dtype is float32, and sft.launch.sharding deepspeed wants",
+        ),
+    ],
+)
+def test_weights_of_two_dtypes_are_refused_where_deepspeed_splits_them(different, message):
+    split = {"launch": {"processes": 2, "sharding": "deepspeed"}}
+    with pytest.raises(ParamsError, match=message):
+        load_params("smoke", {"sft": split | different})  # computes in float32
+
+
+def test_deepspeed_splits_an_adapter_in_bfloat16_and_whole_weights():
+    split = {"launch": {"processes": 2, "sharding": "deepspeed"}}
+    adapter = {"sft": split | {"method": "lora", "adapter_dtype": "bfloat16"}, "llm.dtype": "bfloat16"}
+    assert load_params("smoke", adapter).params.sft.adapter_dtype == "bfloat16"
+    assert load_params("smoke", {"sft": split}).params.sft.method == "full"
+
+
+@pytest.mark.parametrize(
     ("preset", "message"),
     [
         ("wmla", "synthesize.look_ahead: no preset 'wmla': take wmla_d<n>, wmla_k<n>_d<n> or one of best_of_k, "),

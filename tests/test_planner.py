@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 from importlib.util import find_spec
+from itertools import takewhile
 
 import pytest
 from typer.testing import CliRunner
 
-from wevo_nb import chain, cli, costs, machine, planner
+from wevo_nb import chain, cli, costs, launch, machine, planner, sft
 from wevo_nb.memory import shape_of, weight_bytes
-from wevo_nb.params import ROOT, ParamsError, load_params, merge, parse_arm, parse_setting
+from wevo_nb.params import ROOT, ParamsError, flatten, load_params, merge, parse_arm, parse_setting
 from wevo_nb.prompts import SCORER_REPLIES
 from wevo_nb.sections import FINAL_ARMS
 from wevo_nb.vllm_server import vllm_command
@@ -43,6 +44,20 @@ def wevo(*words: str):
 def lacking(profile: str, overrides: dict | None = None) -> dict[str, str]:
     """What is missing and its cure."""
     return {one["what"]: one["cure"] for one in planner.plan(profile, overrides or {})["missing"]}
+
+
+def settings_in(text: str) -> dict:
+    """The overrides that a text names by `--set key=value`."""
+    words, found = shlex.split(text), {}
+    for setting in (words[i + 1] for i, word in enumerate(words[:-1]) if word == "--set"):
+        found = merge(found, parse_setting(setting))
+    return found
+
+
+def advised(profile: str, words: str) -> dict:
+    """The overrides that a profile's opening names in the lines below these words."""
+    lines = (ROOT / "params" / f"{profile}.yaml").read_text().partition(words)[2].split("\n")[1:]
+    return settings_in(" ".join(takewhile(lambda line: line.startswith("#   --set "), lines)))
 
 
 # -- every profile
@@ -249,6 +264,38 @@ def test_whole_models_have_a_server_each_and_a_training_is_started_on_every_host
     assert ranks == ["0", "1", "2", "3"]
 
 
+@pytest.mark.parametrize(("dtype", "precision"), [("float32", "no"), ("bfloat16", "bf16")])
+def test_a_training_over_processes_is_told_as_it_is_started(tmp_path, monkeypatch, dtype, precision):
+    """On a CPU by a config beside the job, in the precision of llm.dtype; on GPUs by the config of the profile."""
+    monkeypatch.setattr(sft, "has_gpu", lambda: False)
+    two = {"sft.launch.processes": 2, "llm.dtype": dtype}
+    trainings = [c for c in planner.plan("smoke", two)["commands"] if c["what"] == "training"]
+    [told] = [one["command"] for one in trainings if one["stage"] == "04_webevolver"]
+    folder, params = tmp_path / "outputs" / "smoke" / "04_webevolver", load_params("smoke", two).params
+    assert launch.described(params.sft.launch, params.llm, folder) == f"host 0 (this one): {shlex.join(told)}"
+    said = dict(zip(told, told[1:], strict=False))
+    assert (said["--config_file"], said["--mixed_precision"]) == (str(folder / "accelerate.yaml"), precision)
+    assert {one["command"] for one in trainings if one["stage"].endswith("02_wm_train")} == {"in this process"}
+    gpus = planner.plan("smoke", two | {"hardware.gpus": 2, "hardware.gpu_gb": 24})["commands"]
+    assert all(str(ROOT / "params/accelerate/none.yaml") in c["command"] for c in gpus if c["stage"] == "04_webevolver")
+
+
+def test_models_in_workers_lie_in_memory_as_often_as_there_are_workers():
+    """The notebook's and three workers' on this host; spread over two hosts, two of three and the notebook's."""
+    answering = lambda told: next(phase for phase in told["phases"] if phase["kind"] == "answering")  # noqa: E731
+    alone, ray = planner.plan("demo", {}), {"collect.backend": "ray", "collect.workers": 3}
+    for overrides, copies in (
+        (ray, 4),
+        (ray | {"collect.address": "n1:6379", "hardware.hosts": 2}, 3),
+        (ray | {"hardware.gpus": 1, "hardware.gpu_gb": 24, "hardware.hosts": 1}, 1),
+    ):
+        told = planner.plan("demo", overrides)
+        one = alone if copies > 1 else planner.plan("demo", {"hardware.gpus": 1, "hardware.gpu_gb": 24})
+        assert answering(told)["per_gpu_gb"] == pytest.approx(copies * answering(one)["per_gpu_gb"], abs=0.02)
+        assert any("hours are those of one worker" in line for line in told["assumptions"])
+    assert not any("worker" in line for line in alone["assumptions"])
+
+
 # -- what does not fit
 
 
@@ -281,9 +328,7 @@ def test_the_cure_that_a_plan_names_is_one(profile, broken):
     problems = planner.plan(profile, overrides)["problems"]
     assert problems
     for problem in problems:
-        words = shlex.split(problem.rpartition(": ")[2])
-        for setting in (words[i + 1] for i, word in enumerate(words[:-1]) if word == "--set"):
-            overrides = merge(overrides, parse_setting(setting))
+        overrides = merge(overrides, settings_in(problem.rpartition(": ")[2]))
     assert planner.plan(profile, overrides)["problems"] == []
 
 
@@ -291,10 +336,22 @@ def test_the_papers_scale_needs_more_than_one_host_and_its_opening_says_what_tra
     one_host = {"hardware.hosts": 1, "sft.launch.hosts": 1, "world_model_sft.launch.hosts": 1}
     problems = planner.plan("paper_70b", one_host)["problems"]
     assert any(problem.startswith("training (policy, full)") for problem in problems)
-    adapters = one_host | {"sft.method": "qlora", "world_model_sft.method": "qlora"}
-    assert planner.plan("paper_70b", adapters)["fits"]
-    opening = (ROOT / "params" / "paper_70b.yaml").read_text().split("\n\n")[0]
-    assert all(f"--set {key}={value}" in opening for key, value in adapters.items())
+    adapters = advised("paper_70b", "Adapters do with one host")
+    assert flatten(adapters).items() >= one_host.items() and planner.plan("paper_70b", adapters)["fits"]
+    params, rate = load_params("paper_70b", adapters).params, load_params("qlora_70b").params.sft.lora_learning_rate
+    assert costs.form_of(params, "vllm") == "nf4"  # what the adapters are trained over
+    for how in (params.sft, params.world_model_sft):
+        assert (how.method, how.lora_learning_rate) == ("qlora", rate)
+        at_once = how.batch * how.launch.processes * how.launch.hosts
+        assert how.accumulate * at_once == 64  # rows a step, as OpenWebVoyager
+
+
+def test_the_opening_of_paper_70b_names_the_first_host_and_vllms_environment():
+    params = load_params("paper_70b", advised("paper_70b", "Elsewhere each command says its address")).params
+    assert {how.launch.main_host for how in (params.sft, params.world_model_sft)} == {"ADDRESS"}
+    params = load_params("paper_70b", advised("paper_70b", "vLLM needs an environment of its own")).params
+    says = f"serve: {{command: [{', '.join(params.serve.command)}]}}"
+    assert says in (ROOT / "environment-vllm.yml").read_text()
 
 
 def test_servers_that_are_asked_in_turns_are_counted_as_they_run():
@@ -324,11 +381,7 @@ def test_more_processes_than_gpus_and_a_server_without_any_are_refused():
 
 
 def test_two_gpus_fit_as_the_opening_of_qlora_70b_says():
-    opening = (ROOT / "params" / "qlora_70b.yaml").read_text().split("\n\n")[0]
-    words = opening.split()
-    overrides: dict = {}
-    for setting in (words[i + 1] for i, word in enumerate(words) if word == "--set"):
-        overrides = merge(overrides, parse_setting(setting))
+    overrides = advised("qlora_70b", "Two GPUs nearly halve the time")
     assert overrides["hardware"] == {"gpus": 2}
     one, two = planner.plan("qlora_70b", {}), planner.plan("qlora_70b", overrides)
     assert two["fits"] and 0.4 < two["hours"] / one["hours"] < 0.7
@@ -340,7 +393,7 @@ def test_two_gpus_fit_as_the_opening_of_qlora_70b_says():
 def test_a_machine_without_a_gpu_lacks_what_the_paper_needs_and_that_is_no_error():
     told = lacking("paper_70b")
     assert any(what.startswith("8 GPU of 80 GB a host (here: 0)") for what in told)
-    assert "pip install vllm" in told["vllm (there is no command 'vllm')"]
+    assert "pip install vllm in an environment of its own" in told["vllm (there is no command 'vllm')"]
     assert told["a key for gpt-4o in the environment variable OPENAI_API_KEY"].startswith("export OPENAI_API_KEY=")
     assert "hf download meta-llama/Llama-3.3-70B-Instruct" in told["weights of meta-llama/Llama-3.3-70B-Instruct"]
     assert "wevo tasks openwebvoyager --download" in told["the tasks of suite openwebvoyager"]
@@ -350,11 +403,26 @@ def test_a_machine_without_a_gpu_lacks_what_the_paper_needs_and_that_is_no_error
     assert "a key for other in the environment variable OTHER" in lacking("demo", {"world_model": {"beside": beside}})
 
 
+def test_vllm_is_looked_for_in_the_conda_environment_that_starts_it(tmp_path):
+    """A conda that has one environment with vllm, and says of any other that there is none."""
+    conda = tmp_path / "conda"
+    command = ["conda", "run", "--no-capture-output", "-n", "wevo-vllm", "vllm", "serve"]
+    asks = "run --no-capture-output -n wevo-vllm python -c import importlib.metadata as m; m.version('vllm')"
+    conda.write_text(f'#!/bin/sh\n[ "$*" = "{asks}" ]\n')
+    conda.chmod(0o755)
+    assert not any(what.startswith("vllm") for what in lacking("qlora_8b", {"serve.command": command}))
+    command[4] = "another"
+    cure = lacking("qlora_8b", {"serve.command": command})["vllm (conda finds none in the environment 'another')"]
+    assert cure.startswith("conda env create -f environment-vllm.yml, or pip install vllm in an environment of its own")
+    conda.unlink()
+    assert "vllm (there is no command 'conda')" in lacking("qlora_8b", {"serve.command": command})
+
+
 def test_packages_are_asked_for_where_a_profile_uses_them():
     for package, overrides in {
         "bitsandbytes": {},
         "flash_attn": {"sft.attention": "flash_attention_2"},
-        "deepspeed": {"sft.launch": {"processes": 2, "sharding": "deepspeed"}, "hardware.gpus": 2},
+        "deepspeed": {"sft": {"method": "full", "launch": {"processes": 2, "sharding": "deepspeed"}}},
         "ray": {"collect.backend": "ray"},
     }.items():
         assert (package in lacking("qlora_8b", overrides)) == (find_spec(package) is None)

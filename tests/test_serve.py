@@ -46,9 +46,9 @@ def with_servers(folder: Path, how: str = "well", *, constraint: str = "structur
     return SMOKE.model_copy(update={"serve": standing_in(folder, how, **more), "roles": roles, "llm": llm})
 
 
-def adapter(folder: Path, weights: bytes = b"weights") -> str:
+def adapter(folder: Path, weights: bytes = b"weights", base: str = "org/base") -> str:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "adapter_config.json").write_text("{}")
+    (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": base}))
     (folder / "adapter_model.safetensors").write_bytes(weights)
     return str(folder)
 
@@ -478,6 +478,17 @@ async def test_a_server_that_ignores_the_constraint_is_refused_before_any_questi
     model = open_model(free.roles.policy, engine_of(free), free.llm)
     assert (await ask(model, HELLO)).text == "I am org/base"
     assert len(asked(tmp_path)) == 2
+
+
+def test_an_adapter_over_another_base_is_refused_before_a_server_starts(tmp_path, engine_of):
+    params = with_servers(tmp_path)
+    engine = engine_of(params)
+    other = adapter(tmp_path / "iter-1/04_self_improve/model", base="org/other")
+    with pytest.raises(ModelError, match="is one over org/other, and its role's base is org/base: name org/other"):
+        open_model(params.roles.policy, engine, params.llm, trained=other)
+    with pytest.raises(ModelError, match="is one over org/other"):
+        open_model(params.roles.policy.model_copy(update={"adapter": other}), engine, params.llm)
+    assert not engine.servers.running
 
 
 async def test_an_adapter_that_the_server_does_not_take_is_told(tmp_path, engine_of):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 
 import pandas as pd
@@ -244,6 +245,11 @@ def another_tiny(folder, *, template: str | None = None, nan: bool = False, hidd
 
 
 SAYS = "{% for m in messages %}{{ m['role'] + ':\\n' + m['content'] }}END{% endfor %}"
+THINKS = (  # as Qwen3 does: an empty thought before a reply, and nothing of it in a prompt
+    "{% for m in messages %}{{ m['role'] + ':\\n' }}{% if m['role'] == 'assistant' %}"
+    "{{ '<think>\\n\\n</think>\\n\\n' }}{% endif %}{{ m['content'] + '<|im_end|>' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'assistant:\\n' }}{% endif %}"
+)
 
 
 @pytest.mark.parametrize(
@@ -253,6 +259,10 @@ SAYS = "{% for m in messages %}{{ m['role'] + ':\\n' + m['content'] }}END{% endf
         (
             SAYS.replace("END", "<|im_end|>") + "{% if add_generation_prompt %}reply: {% endif %}",
             "writes a prompt otherwise than",
+        ),
+        (
+            THINKS,
+            r"writes '<think>\\n\\n</think>\\n\\n' between the prompt and the reply, .*: take a folder of the base",
         ),
         (
             SAYS.replace("END", "\n") + "{% if add_generation_prompt %}assistant:\n{% endif %}",
@@ -311,11 +321,19 @@ def test_an_optimizer_that_fsdp2_does_not_go_with_is_refused_before_anything_sta
 
 
 def test_an_adapter_over_another_base_is_refused(tmp_path):
+    """Of the same sizes, which would load, by the name that the adapter was saved with; of others by these too."""
     fit(tmp_path / "out", params=PARAMS.model_copy(update={"method": "lora", "epochs": 1}))
-    base = another_tiny(tmp_path / "base", hidden=72)
+    adapter, config = str(tmp_path / "out" / "model"), tmp_path / "out" / "model" / "adapter_config.json"
+    base, wider = another_tiny(tmp_path / "base"), another_tiny(tmp_path / "wider", hidden=72)
     engine = Engine(ONE_THREAD)
-    with pytest.raises(ModelError, match=r"is one over tiny and does not fit .*/base: name its base in the role"):
-        engine.model(base, str(tmp_path / "out" / "model"))
+    with pytest.raises(ModelError, match=r"is one over tiny, and its role's base is .*/base: name tiny in the role"):
+        engine.model(base, adapter)
+    said = json.loads(config.read_text())
+    config.write_text(json.dumps(said | {"base_model_name_or_path": base}))  # the cure that it names
+    engine.model(base, adapter)
+    config.write_text(json.dumps(said | {"base_model_name_or_path": None}))
+    with pytest.raises(ModelError, match=r"does not fit .*/wider: name the base that it was trained over in the role"):
+        engine.model(wider, adapter)
     engine.close()
 
 

@@ -1,7 +1,8 @@
 """What a profile needs and this machine lacks: GPUs, packages, keys, weights, tasks, memory, disk.
 
 Each is told with its cure and none is an error, because a plan may be made on another machine than
-the run. Nothing is downloaded and no server is asked. Used by `wevo plan`. Paper: none.
+the run. Nothing is downloaded here and no server is asked; of a base of unknown size the plan around it
+fetches the config (memory.shape_of). Used by `wevo plan`. Paper: none.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ from wevo_nb.runs import run_folder
 from wevo_nb.sections import RoleParams
 
 HUB = {"smollm2-135m": "HuggingFaceTB/SmolLM2-135M-Instruct"}
+CONDA = ("conda", "mamba", "micromamba")
 MIB = 2**20
 
 
@@ -117,11 +119,11 @@ def _devices(params: Params, memory_gb: float) -> Iterator[Missing]:
 def _packages(params: Params) -> Iterator[Missing]:
     served = any(role.engine == "vllm" for role in roles_of(params).values())
     trainings = (params.sft, params.world_model_sft)
-    if served and not shutil.which(params.serve.command[0]):
+    if served and (why := _no_vllm(params.serve.command)):
         yield Missing(
-            f"vllm (there is no command '{params.serve.command[0]}')",
-            "pip install vllm in an environment of its own, and set serve.command to its vllm, "
-            "e.g. --set 'serve.command=[/path/to/bin/vllm, serve]'",
+            f"vllm ({why})",
+            "conda env create -f environment-vllm.yml, or pip install vllm in an environment of its own, and set "
+            "serve.command to its vllm, e.g. --set 'serve.command=[/path/to/bin/vllm, serve]'",
         )
     wanted = {
         "bitsandbytes": (
@@ -144,6 +146,24 @@ def _packages(params: Params) -> Iterator[Missing]:
     for package, (needed, cure) in wanted.items():
         if needed and importlib.util.find_spec(package) is None:
             yield Missing(package, cure)
+
+
+def _no_vllm(command: Sequence[str]) -> str:
+    """Why serve.command cannot start vLLM; empty where nothing speaks against it.
+
+    It is looked for in the environment that `conda run -n` names, by a Python of that environment.
+    """
+    if not shutil.which(command[0]):
+        return f"there is no command '{command[0]}'"
+    named = [i for i, word in enumerate(command[:-1]) if word in ("-n", "--name", "-p", "--prefix")]
+    if Path(command[0]).name not in CONDA or not named:
+        return ""
+    look = [*command[: named[0] + 2], "python", "-c", "import importlib.metadata as m; m.version('vllm')"]
+    try:
+        found = subprocess.run(look, capture_output=True, timeout=60).returncode == 0
+    except subprocess.TimeoutExpired:
+        found = False
+    return "" if found else f"{command[0]} finds none in the environment '{command[named[0] + 1]}'"
 
 
 def _keys(params: Params) -> Iterator[Missing]:

@@ -192,6 +192,7 @@ def training(shape: Shape, params: SFTParams, *, supervised: int, cpu: bool = Fa
     `full` holds weights in float32 and computes in bfloat16; `lora` holds them in bfloat16, `qlora` in
     nf4, and their adapters in adapter_dtype. fsdp2 and deepspeed divide weights, gradients and moments
     by the devices and gather two blocks at a time and the output layer; sharding none keeps a whole copy on each.
+    Weights in nf4 are divided once each device has read them all: where that takes more than a step, it is told.
     On a `cpu` everything is float32.
     """
     launch = params.launch
@@ -212,9 +213,13 @@ def training(shape: Shape, params: SFTParams, *, supervised: int, cpu: bool = Fa
         weights += max(a * b for a, b in shape.projections) * BYTES[compute]  # a layer as it is computed with
     optimizer = trained * (held + ADAM_BYTES[params.optimizer]) / share
     activations = activation_bytes(shape, params, supervised=supervised, form=compute)
-    used = weights + optimizer + activations
-    other = PROCESS_OTHER if cpu else TRAINING_OTHER + FRAGMENTS * used
-    return Footprint(weights, 0.0, optimizer, activations, other)
+    other = lambda used: PROCESS_OTHER if cpu else TRAINING_OTHER + FRAGMENTS * used  # noqa: E731
+    step = Footprint(weights, 0.0, optimizer, activations, other(weights + optimizer + activations))
+    if params.method != "qlora" or share == 1:
+        return step
+    # transformers' quantizer_bnb_4bit loads them to each GPU; accelerate's fsdp2_prepare_model divides them there
+    whole = weight_bytes(shape, form) + trained * held
+    return max(step, Footprint(whole, other=other(whole)), key=lambda one: one.total)
 
 
 def serving(

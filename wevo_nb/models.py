@@ -78,7 +78,11 @@ def quiet():
 
 
 def load_tokenizer(folder: str):
-    return AutoTokenizer.from_pretrained(folder)
+    """The tokenizer of a folder or hub id; one without a token to pad with, as Llama 3's, pads with its end."""
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    if "pad_token" not in tokenizer.special_tokens_map:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
 
 
 def load_weights(folder: str, dtype: torch.dtype, *, attention: str = "sdpa", place: bool = True, quantization=None):
@@ -94,6 +98,22 @@ def load_weights(folder: str, dtype: torch.dtype, *, attention: str = "sdpa", pl
     except (OSError, ValueError, SafetensorError) as problem:
         raise ModelError(f"model {folder} cannot be loaded: {str(problem).splitlines()[0]}") from problem
     return model.to(device) if place else model
+
+
+def check_adapter(adapter: str, base: str):
+    """Raises ModelError where a folder holds no adapter, or names another base than `base`, the role's.
+
+    Over another base of the same sizes it would load, and answer nonsense. One that names no base is taken.
+    """
+    config = Path(adapter) / "adapter_config.json"
+    if not config.exists():
+        raise ModelError(f"{adapter} holds no adapter_config.json: it is no folder of an adapter")
+    made = json.loads(config.read_text()).get("base_model_name_or_path")
+    if made and made != base and Path(made).resolve() != Path(find_model(base)).resolve():
+        raise ModelError(
+            f"the adapter {adapter} is one over {made}, and its role's base is {base}: name {made} in the role, or, "
+            f"where both are the same weights, {base} in its adapter_config.json"
+        )
 
 
 class ModelServers(Protocol):
@@ -127,20 +147,19 @@ class Engine:
 
     def _open(self, base: str, adapter: str | None, name: str) -> LocalModel:
         folder = find_model(base)
+        if adapter:
+            check_adapter(adapter, base)
         if folder not in self.loaded:
             weights = load_weights(folder, self.dtype).eval().requires_grad_(False)
             self.loaded[folder] = (weights, load_tokenizer(folder), {})
         weights, tokenizer, adapters = self.loaded[folder]
         if adapter and adapter not in adapters:
-            if not (Path(adapter) / "adapter_config.json").exists():
-                raise ModelError(f"{adapter} holds no adapter_config.json: it is no folder of an adapter")
             name_there = f"adapter_{len(adapters)}"
             try:
                 weights.load_adapter(adapter, adapter_name=name_there)
             except (RuntimeError, ValueError) as problem:  # of other sizes, or over layers that are not there
-                made = json.loads((Path(adapter) / "adapter_config.json").read_text()).get("base_model_name_or_path")
                 raise ModelError(
-                    f"the adapter {adapter} is one over {made} and does not fit {base}: name its base in the role "
+                    f"the adapter {adapter} does not fit {base}: name the base that it was trained over in the role "
                     f"({str(problem).splitlines()[0]})"
                 ) from problem
             adapters[adapter] = name_there

@@ -127,6 +127,17 @@ class Params(sections.Section):
         return self
 
     @model_validator(mode="after")
+    def _an_adapter_over_deepspeed_is_as_its_base(self):
+        for key in ("sft", "world_model_sft"):
+            how = getattr(self, key)
+            if (how.method, how.launch.sharding, self.llm.dtype) == ("lora", "deepspeed", "float32"):
+                raise ValueError(
+                    f"llm.dtype is float32, and {key}.launch.sharding deepspeed wants weights of one dtype, and the "
+                    "adapter's is bfloat16: take llm.dtype bfloat16, or sharding fsdp2"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _a_grid_has_policies(self):
         if self.wmla.grid and not self.wmla.grid.get("policy"):
             raise ValueError("wmla.grid names no policy: e.g. {policy: [webevolver], k: [2, 3, 5], depth: [1, 2]}")

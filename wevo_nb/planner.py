@@ -1,12 +1,14 @@
 """What a run needs, before anything slow: stages, models, commands, calls, memory, disk, hours, cost.
 
-Puts memory.py, workload.py, costs.py and machine.py together as plain data, from the params alone:
-nothing is loaded, fetched or started. Calls, hours and cost are estimates; `assumptions` says on what.
-Used by `wevo plan`. Paper: none; it reports neither hardware nor hours.
+Puts memory.py, workload.py, costs.py and machine.py together as plain data, from the params alone: no
+weights are loaded or fetched and nothing is started. Of a base on the hub that model_shapes.json does
+not know its config alone is fetched (memory.shape_of). Calls, hours and cost are estimates;
+`assumptions` says on what. Used by `wevo plan`. Paper: none; it reports neither hardware nor hours.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -19,11 +21,13 @@ from wevo_nb.memory import GB, Footprint, serving, shape_of, training
 from wevo_nb.params import Params
 from wevo_nb.runs import run_folder
 from wevo_nb.sections import SFTParams
+from wevo_nb.sft import precision
 from wevo_nb.training_checks import steps_split_weights
 from wevo_nb.vllm_server import adapter_kind, servers_at_once, vllm_command
 from wevo_nb.workload import ASSUMPTIONS, Load, Work, by_role, count_tasks, load_of, sizes
 
 FIRST_PORT = 8000
+PLAYED = ("01_collect", "03_synthesize", "05_wmla")  # notebooks whose episodes workers may play
 TRAININGS = {"sft": "policy", "world_model_sft": "world_model"}  # sections, and whose training they hold
 
 
@@ -59,7 +63,7 @@ def plan(profile: str, overrides: dict) -> dict:
     tasks = count_tasks(params)
     loads = [load_of(step, tasks) for step in steps]
     servers = [served(profile, step, load) for step, load in zip(steps, loads, strict=True)]
-    phases = phases_of(params, servers)
+    phases = phases_of(params, steps, servers)
     together = max(in_turns(profile, step, load) for step, load in zip(steps, loads, strict=True))
     problems = list(problems_of(params, phases, together))
     of_stage = [
@@ -128,14 +132,18 @@ def _weights_of(profile: str, params: Params, work: Work) -> tuple[str, str, boo
     return folder if whole else roles_of(params)[work.role].base, folder, whole
 
 
-def phases_of(params: Params, servers: Sequence[Sequence[Served]]) -> list[Phase]:
+def phases_of(params: Params, steps: Sequence[chain.Planned], servers: Sequence[Sequence[Served]]) -> list[Phase]:
     """Answering, for each base the fullest, and both trainings."""
     found: dict[str, Phase] = {}
     for one in (one for opened in servers for one in opened if one.engine == "vllm"):
         phase = _server(params, one)
         if one.base not in found or phase.footprint.total > found[one.base].footprint.total:
             found[one.base] = phase
-    here = [_together(params, opened) for opened in servers if any(one.engine != "vllm" for one in opened)]
+    here = [
+        _together(params, opened, copies=copies_of(params, step))
+        for step, opened in zip(steps, servers, strict=True)
+        if any(one.engine != "vllm" for one in opened)
+    ]
     fullest = sorted(here, key=lambda phase: phase.footprint.total)[-1:]
     return [*found.values(), *fullest, *(_training(params, role) for role in ("policy", "world_model"))]
 
@@ -154,16 +162,25 @@ def _server(params: Params, one: Served) -> Phase:
     return Phase("answering", "vllm", one.base, one.base, serve.tensor_parallel * serve.pipeline_parallel, used)
 
 
-def _together(params: Params, opened: Sequence[Served]) -> Phase:
-    """The models of a stage that answer in this process lie side by side in one memory."""
+def copies_of(params: Params, step: chain.Planned) -> int:
+    """How often the models of a stage lie in the memory of a host without GPUs: once, and once in each worker there."""
+    how, hardware = params.collect, params.hardware
+    alone = how.backend == "local" or step.notebook not in PLAYED or hardware.gpus
+    return 1 if alone else 1 + math.ceil(how.workers / (hardware.hosts if how.address else 1))
+
+
+def _together(params: Params, opened: Sequence[Served], *, copies: int) -> Phase:
+    """The models of a stage that answer in one process lie side by side in its memory, in so many processes."""
     size, here = sizes(params), [one for one in opened if one.engine != "vllm"]
     tokens = round(params.llm.batch * (max(size.policy, size.world_model) + params.world_model.max_tokens))
     how = {"tokens": tokens, "rank": params.sft.lora_rank, "cpu": not params.hardware.gpus}
     form = form_of(params, "transformers")
     parts = [serving(shape_of(one.base), form, adapters=len(one.adapters), **how) for one in here]
     used = Footprint(*map(sum, zip(*parts, strict=True)))._replace(other=parts[0].other)
+    used = Footprint(*(copies * part for part in used))
     names = ", ".join(sorted({one.base for one in here}))
-    return Phase("answering", "transformers", here[0].base, f"{names}, in this process", 1, used)
+    where = "in this process" if copies == 1 else f"in {copies} processes"
+    return Phase("answering", "transformers", here[0].base, f"{names}, {where}", 1, used)
 
 
 def _training(params: Params, role: str, limits: SFTParams | None = None) -> Phase:
@@ -279,7 +296,7 @@ def _training_cure(params: Params, phase: Phase, room: float) -> str:
     for changed, said in (
         ({"gradient_checkpointing": True}, f"{key}.gradient_checkpointing=true"),
         ({"batch": 1}, f"{key}.batch=1"),
-        *([shared] if processes > 1 else []),
+        *([shared] if processes * limits.launch.hosts > 1 else []),
         ({"method": "qlora"}, f"{key}.method=qlora"),
         ({"max_length": limits.max_length // 2}, f"{key}.max_length={limits.max_length // 2}"),
     ):
@@ -338,10 +355,12 @@ def _commands(
 ) -> list[dict]:
     """Servers and trainings of each stage as they are started; a training of one process is a sentence.
 
+    Trainings as launch.py starts them on the hardware section's devices, which may be those of another machine.
     `number`: which server of the stage, or which host of the training. `adapters`: names of those that are laid on a
     server while it runs; their hashes are not known yet.
     """
-    found = []
+    found, cpu = [], not params.hardware.gpus
+    how = {"cpu": cpu, "precision": precision(params.llm) if cpu or params.llm.dtype != "auto" else "bf16"}
     for step, opened in zip(steps, servers, strict=True):
         for number, one in enumerate(one for one in opened if one.engine == "vllm"):
             command = vllm_command(params.serve, one.weights, port=FIRST_PORT + number)
@@ -351,7 +370,7 @@ def _commands(
             launch, job = limits_of(params, role).launch, run_folder(profile) / step.stage / "job.json"
             alone = launch.hosts == launch.processes == 1
             for rank in range(launch.hosts):
-                command = "in this process" if alone else launch_command(launch, job, rank=rank)
+                command = "in this process" if alone else launch_command(launch, job, rank=rank, **how)
                 found.append({"stage": step.stage, "what": "training", "number": rank, "command": command})
     return found
 
@@ -368,6 +387,11 @@ def _assumptions(params: Params) -> list[str]:
         "memory is for rows of max_length and, of a server, browser.contexts requests of max_model_len at once; "
         "activations are an estimate; 1 GB is 10^9 bytes",
     ]
+    if params.collect.backend == "ray":
+        told.append(
+            "hours are those of one worker; a server's cache has room for the requests of one, those of others wait; "
+            "models in workers are counted where there is no GPU"
+        )
     if any(role.engine == "transformers" for role in roles_of(params).values()):
         told.append(f"weights that answer in this process are in {form_of(params, 'transformers')}")
     if hardware.gpus:

@@ -273,6 +273,19 @@ class SFTParams(Section):
             raise ValueError("merge with launch.sharding deepspeed: its weights are in parts; merge afterwards")
         return self
 
+    @model_validator(mode="after")
+    def _deepspeed_splits_one_dtype(self):
+        if self.launch.sharding == "deepspeed" and self.method == "qlora":
+            raise ValueError(
+                "method qlora with launch.sharding deepspeed, which wants weights of one dtype: take fsdp2"
+            )
+        if self.launch.sharding == "deepspeed" and self.method == "lora" and self.adapter_dtype == "float32":
+            raise ValueError(
+                "adapter_dtype float32 with launch.sharding deepspeed, which wants weights of one dtype, that of the "
+                "base: set adapter_dtype: bfloat16"
+            )
+        return self
+
 
 class PolicySFTParams(SFTParams):
     arm: str

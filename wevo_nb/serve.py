@@ -89,12 +89,14 @@ class Servers:
 
     def model(self, role: RoleParams, trained: str | None = None, *, name: str = "") -> ServedModel:
         """The model of a role; `trained`, the folder of an adapter or a whole model, replaces it. Raises ModelError."""
-        from wevo_nb.models import find_model
+        from wevo_nb.models import check_adapter, find_model
 
         require_command(self.params.serve)
         base, adapter = role.base, trained or role.adapter
         if trained and not (Path(trained) / "adapter_config.json").exists():
             base, adapter = trained, None
+        if adapter:
+            check_adapter(adapter, base)
         return ServedModel(self, role, find_model(base), adapter, name or (adapter_name(adapter) if adapter else base))
 
     @asynccontextmanager

@@ -121,8 +121,7 @@ def _fit(rows, folder: Path, base: str, params: SFTParams, llm: LLMParams, seed:
             callbacks=[_progress(on_step)()],
             outcome_weight=outcome_weight,
         )
-    zero_wants_one_dtype = params.launch.sharding == "deepspeed" and params.method == "lora"
-    if params.method != "full" and not zero_wants_one_dtype:
+    if params.method != "full":
         cast_adapter(trainer.model, getattr(torch, params.adapter_dtype))
     _silence(trainer)
     with trainer.accelerator.main_process_first():

@@ -67,7 +67,9 @@ def check_optimizer(params: SFTParams):
 def check_template(rows: Sequence[Row], tokenizer):
     """Raises RowError where the chat template does not say where a reply begins or ends.
 
-    The prompt's tokens must begin those of the whole chat, and the reply must end in a token of its own.
+    The prompt's tokens must begin those of the whole chat, the reply must come right behind them, and end in a token
+    of its own. A template that writes something before the reply alone (Qwen3: an empty thought) would have it learned,
+    and the weight of the outcome laid on it.
     """
     for row in rows[:1]:
         if not tokenizer.chat_template:
@@ -77,6 +79,13 @@ def check_template(rows: Sequence[Row], tokenizer):
         if whole[: len(prompt)] != prompt:
             raise RowError("the chat template of the base writes a prompt otherwise than before a reply: the reply "
                            "cannot be told from it; take another base")  # fmt: skip
+        read = lambda text: tokenizer.decode(tokenizer(text, add_special_tokens=False)["input_ids"])  # noqa: E731
+        learned, trimmed = tokenizer.decode(whole[len(prompt) :]), read(row.reply.strip())
+        if not learned.startswith((trimmed, read(row.reply))):
+            before = learned.partition(trimmed)[0][:80]
+            raise RowError(f"the chat template of the base writes {before!r} between the prompt and "
+                           "the reply, which would be learned as its beginning: take a folder of the base whose "
+                           "chat_template leaves that out, or another base")  # fmt: skip
         if not set(whole[len(prompt) :]) & set(tokenizer.all_special_ids):
             raise RowError("the chat template of the base marks no end of a reply: the model would never stop; "
                            "take an instruct model")  # fmt: skip
