@@ -19,6 +19,7 @@ memory is that of the process; `imports` is what it takes before the first traje
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import random
@@ -180,6 +181,7 @@ def measure_tables(run: Path) -> dict:
     load = lambda folder: JSONL(folder / "trajectories.jsonl", Trajectory).values()  # noqa: E731
     arms = {folder.name: load(folder) for folder in sorted((run / "05_wmla").iterdir())}
     rounds = {i: load(run / f"iter-{i}" / "01_collect") for i in range(1, ROUNDS + 1)}
+    gc.freeze()  # as notebook 06
     clock.lap("load")
     metrics.success_table(arms)
     clock.lap("success")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -52,6 +53,20 @@ def collect(overrides=None, *, inputs=(), sections=("tasks",), version=1):
 
 
 # -- records
+
+
+def test_reading_leaves_the_collector_as_it_was(tmp_path):
+    path = tmp_path / "trajectories.jsonl"
+    path.write_text("no record\n")
+    with pytest.raises(ValueError, match="Invalid JSON"):
+        JSONL(path, Trajectory)
+    assert gc.isenabled()
+    path.write_text(episode(1).model_dump_json() + "\n")
+    gc.disable()
+    try:
+        assert len(JSONL(path, Trajectory)) == 1 and not gc.isenabled()
+    finally:
+        gc.enable()
 
 
 def test_a_torn_last_line_is_dropped_and_the_file_cut(tmp_path):
