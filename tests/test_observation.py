@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wevo_nb.observation import apply_changes, changed_bodies, changes, format_page, is_page, parse_page
+from wevo_nb.observation import apply_changes, changed_bodies, changes, element_of, format_page, is_page, parse_page
 
 NO_LIMIT = {"max_elements": 1000, "max_chars": 10**6, "name_chars": 1000, "indent": True}
 names = st.one_of(st.text(max_size=12), st.lists(st.sampled_from(["'", "\\", "\n", "[3]", " ", "a: 'b'"])).map("".join))
@@ -38,6 +38,26 @@ def test_roles_names_and_depths_read_back_whatever_the_page_says(found):
     read = [(e.id, e.role, e.name, e.depth) for e in parse_page(text)]
     assert read == [(i, e["role"], squeezed(e["name"]), e["depth"]) for i, e in enumerate(found, start=1)]
     assert is_page(text)
+
+
+@given(st.lists(elements, min_size=1, max_size=12), st.integers(0, 13))
+def test_an_element_by_itself_is_the_one_of_the_page(found, number):
+    text = format_page(found, **NO_LIMIT)
+    every = parse_page(text)
+    assert element_of(text, number) == (every[number - 1] if 1 <= number <= len(every) else None)
+    assert element_of(text, None) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("[1] no element!\n[1] link 'a'\n[1] link 'b'", "a"),  # what is no line of a page is passed over
+        ("[12] link 'x'\n\t[2] link 'a'", "a"), ("[2] link '[1] link'\n[1] link 'a'", "a"), ("[11] link 'x'", None),
+    ],
+)  # fmt: skip
+def test_an_element_by_itself_is_the_first_of_its_id(text, name):
+    found = element_of(text, 2 if "[2] link 'a'" in text else 1)
+    assert (found and found.name) == name
 
 
 def test_the_lines_of_a_page():

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from wevo_nb.intervals import NAN, Z95, wilson
 from wevo_nb.metrics import paired_table
-from wevo_nb.observation import parse_page
+from wevo_nb.observation import element_of
 from wevo_nb.schema import Task, Trajectory
 
 if TYPE_CHECKING:
@@ -101,10 +101,9 @@ def done_in(trajectory: Trajectory) -> frozenset[Act]:
     """The actions of a trajectory as (role, name, verb) of what they were done to, texts left aside."""
     found = set()
     for step in trajectory.steps:
-        if step.decision.action is None:
-            continue
-        elements = {e.id: (e.role, e.name) for e in parse_page(step.observation.text)}
-        found.add((*elements.get(step.decision.action.id, ("", "")), step.decision.action.verb))
+        if (action := step.decision.action) is not None:
+            element = element_of(step.observation.text, action.id)
+            found.add((element.role if element else "", element.name if element else "", action.verb))
     return frozenset(found)
 
 

@@ -56,6 +56,14 @@ def parse_page(text: str) -> list[Element]:
     return [Element(int(m[2]), m[3], unquote(m[4]) if m[4] else "", m[5].strip(), len(m[1])) for m in found if m]
 
 
+def element_of(text: str, number: int | None) -> Element | None:
+    """The first element of a page with that id, read without the others; None where there is none."""
+    if number is None:
+        return None
+    lines = re.finditer(rf"^\t*\[0*{number}\] .*$", text, re.M)
+    return next((element for line in lines for element in parse_page(line[0])), None)
+
+
 def is_page(text: str) -> bool:
     """Whether every line is an element and the ids are 1..n."""
     lines = [LINE.match(line) for line in text.split("\n")]

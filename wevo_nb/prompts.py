@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wevo_nb.actions import format_action, thought_of
-from wevo_nb.observation import header, parse_page
+from wevo_nb.observation import element_of, header
 from wevo_nb.schema import Action, Observation, Step, Task, Trajectory
 
 Messages = tuple[dict[str, str], ...]
@@ -301,7 +301,7 @@ def imagined_text(observation: Observation) -> str:
 
 def describe(action: Action, observation: Observation) -> str:
     """An action with the element it means, e.g. `click [3] button 'OK'`."""
-    element = next((e for e in parse_page(observation.text) if e.id == action.id), None)
+    element = element_of(observation.text, action.id)
     name = f" {element.role} '{element.name}'" if element else ""
     return f"{format_action(action)}{name}"
 

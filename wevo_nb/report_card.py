@@ -36,7 +36,7 @@ from typing import NamedTuple
 from wevo_nb.facts import facts_of, facts_on, facts_shown, with_parts
 from wevo_nb.free_walks import Predict, Walked
 from wevo_nb.intervals import wilson
-from wevo_nb.observation import CLICKABLE, bodies_of, changed_bodies, parse_page
+from wevo_nb.observation import CLICKABLE, bodies_of, changed_bodies, element_of, parse_page
 from wevo_nb.schema import Action, Observation
 from wevo_nb.targets import AFTERWARDS, WORDS
 from wevo_nb.transitions import NO_PAGE, Situation, Transition, outcome_counts
@@ -218,7 +218,8 @@ def _meant(action: Action | None, page: str) -> tuple[int, str] | None:
     """(id, role) of the element that an action means on a page; None where it means none of it."""
     if action is None or action.verb == "tab":  # its number is a tab's
         return None
-    return next(((e.id, e.role) for e in parse_page(page) if e.id == action.id), None)
+    element = element_of(page, action.id)
+    return element and (element.id, element.role)
 
 
 def _elements(case: Case) -> tuple[Counter, Counter]:
