@@ -140,7 +140,8 @@ def test_twins_leave_holms_family_and_stay_in_the_table():
     together = compared(SOLVED, PAIRS, [])
     assert not together["same_policy"].any()
     assert together["p_holm"].tolist() == pytest.approx([0.0078125, 0.0078125, 1.0, 0.0625])
-    words = lambda table: [comparisons.verdict(row) for row in table.to_dict("records")]  # noqa: E731
+    words = lambda table: comparisons.in_words(table)["verdict"].tolist()  # noqa: E731
+    assert comparisons.in_words(apart)["points"][0] == comparisons.points(apart.iloc[0])
     assert words(apart) == ["settled", "same policy", "same policy", "settled"] and words(together)[3] == "leaning"
     assert comparisons.survivors(apart) == (
         "2 of 2 comparisons survive Holm's correction: one against zero (test_seeds), other against zero (test_seeds)."

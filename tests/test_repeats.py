@@ -348,6 +348,9 @@ def test_one_policy_under_two_names_differs_by_its_rollouts_alone():
         ("self_improve_1", "no_world_model"),
         ("self_improve_1+wmla_d1", "no_world_model+wmla_d1"),
     ]
+    arm("b", "self_improve_1", 2, "SF")
+    assert (noise.same_in_all(["a"]), noise.same_in_all(["a", "b"])) == (noise.same_policy("a"), [])
+    assert noise.same_in_all([]) == []
     table = noise.table(repeats.read(["a"]))
     assert table[["source", "arm_a", "arm_b", "run_a", "run_b", "n", "difference"]].values.tolist() == [
         ["one policy, two names", "self_improve_1", "no_world_model", "a", "a", 2, 0],

@@ -71,9 +71,7 @@ def main():
         for name, make in each.items()
     }
     tables["success_by_run"] = repeats.runs_table(found)
-    alike = [noise.same_policy(run) for run in asked.runs]
-    twins = [pair for pair in alike[0] if all(pair in others for others in alike)]
-    by_pair = comparisons.mark_twins(repeats.paired_runs_table(found, pairs), twins)
+    by_pair = comparisons.mark_twins(repeats.paired_runs_table(found, pairs), noise.same_in_all(asked.runs))
     tables["paired_by_run"] = by_pair[~by_pair["same_policy"]].drop(columns=["same_policy", "p_holm"])
     tables["success"] = repeats.added_rates(tables["success_by_run"])
     tables["paired"] = repeats.added_pairs(tables["paired_by_run"])

@@ -188,6 +188,12 @@ def points(row: Mapping[str, Any]) -> str:
     return _span(*(100 * row[key] for key in ("difference", "low", "high")))
 
 
+def in_words(paired: pd.DataFrame) -> pd.DataFrame:
+    """A table after `mark_twins` with the columns points (see `points`) and verdict (see `verdict`)."""
+    rows = paired.to_dict("records")
+    return paired.assign(points=[points(row) for row in rows], verdict=[verdict(row) for row in rows])
+
+
 def brief(row: Mapping[str, Any], clusters: Clusters = "family") -> str:
     """A row of `mark_twins` in short: points, won, lost, n, the verdict; where it is open, what it misses."""
     said = verdict(row)

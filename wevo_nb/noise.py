@@ -79,6 +79,12 @@ def same_policy(run: str) -> list[tuple[str, str]]:
     return [pair for pair in named if set(pair) <= set(arms)]
 
 
+def same_in_all(runs: Iterable[str]) -> list[tuple[str, str]]:
+    """Pairs that are one policy in each of these runs."""
+    found = [same_policy(run) for run in runs]
+    return [pair for pair in (found[0] if found else []) if all(pair in same for same in found)]
+
+
 def floor(apart: pd.DataFrame) -> pd.DataFrame:
     """`table` in a row a source and split: FLOOR_COLUMNS, the root mean square and the largest difference.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from wevo_nb.params import Params
@@ -96,9 +96,14 @@ def test_tasks(suite: Suite, params: Params) -> list[Task]:
     return seeds + _drawn(suite, params.tasks.held_out, "test_tasks", start, params.tasks.held_out_seeds)
 
 
-def held_out(task: Task, share: float) -> bool:
-    """Whether a training task is kept back for the world model's report card: that share of the seeds."""
-    return random.Random(f"held out {task.seed}").random() < share
+def held_out_seeds(tasks: Iterable[Task], share: float) -> set[int]:
+    """The seeds of training tasks that are kept back for the world model's report card.
+
+    Each with the probability `share`, whatever else is among `tasks`; where that leaves none, the one nearest to it.
+    """
+    drawn = {task.seed: random.Random(f"held out {task.seed}").random() for task in tasks}
+    kept = {seed for seed, place in drawn.items() if place < share}
+    return kept or set(sorted(drawn, key=lambda seed: drawn[seed])[:1])
 
 
 def _drawn(suite: Suite, names, split: Split, start: int, count: int) -> list[Task]:
