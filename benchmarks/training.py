@@ -6,7 +6,8 @@ machine, a Chromium (the rows are real transitions of MiniWoB++, a random walk) 
 What is compared, on the same model, rows, batch, steps and learning rate, each in a process of its own:
 - ours: sft.train, rows of like length together, only positions with loss projected onto the vocabulary;
 - trl: SFTTrainer with SFTConfig's defaults, activation checkpointing among them;
-- trl_kept: the same without activation checkpointing, as ours.
+- trl_kept: the same without activation checkpointing, as ours;
+- lora_float32, lora_bfloat16: ours with an adapter that learns in this precision, for their losses.
 Tokens are those of the rows; padding is the share of computed positions that hold none. Aim: ours at
 least 1.2 times trl, the loss alike within what the order of rows makes of it.
 """
@@ -40,7 +41,8 @@ from wevo_nb.tasks.miniwob import MiniWoB
 from wevo_nb.transitions import transitions
 
 RESULTS = ROOT / "benchmarks" / "results" / "training.json"
-WAYS = ("ours", "trl", "trl_kept")
+RIVALS, ADAPTERS = ("trl", "trl_kept"), ("lora_float32", "lora_bfloat16")
+WAYS = ("ours", *RIVALS, *ADAPTERS)
 TASKS = ("click-link", "navigate-tree", "click-tab-2", "choose-list", "click-option", "email-inbox", "login-user")
 AIM = 1.2
 
@@ -85,7 +87,9 @@ def fit(way: str, rows: list[Row], base: str, epochs: int) -> dict:
     disable_progress_bars()
     steps, positions = [], [0]
     note = lambda loss: steps.append((time.perf_counter(), loss, positions[0]))  # noqa: E731
-    if way == "ours":
+    if way in ADAPTERS:
+        params = params.model_copy(update={"method": "lora", "adapter_dtype": way.removeprefix("lora_")})
+    if way not in RIVALS:
         with tempfile.TemporaryDirectory() as folder, counted(positions):
             how = {"base": base, "params": params, "llm": study.llm, "seed": 0}
             sft.train(rows, Path(folder), on_step=lambda done: note(done.loss), **how)
@@ -167,7 +171,7 @@ def main():
         result["ways"].append(json.loads(done.stdout.splitlines()[-1]))
         write_json(RESULTS, result | {"versions": provenance()})
     speeds = {one["way"]: one["tokens_per_second"] for one in result["ways"]}
-    result["ours_over"] = {way: round(speeds["ours"] / speeds[way], 2) for way in WAYS[1:]}
+    result["ours_over"] = {way: round(speeds["ours"] / speeds[way], 2) for way in RIVALS}
     write_json(RESULTS, result | {"versions": provenance()})
     print(table(result["ways"], {key: key.replace("_", " ") for key in result["ways"][0]}))
     ratios = ", ".join(f"{ratio} times {way}" for way, ratio in result["ours_over"].items())

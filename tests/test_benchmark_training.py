@@ -9,6 +9,7 @@ import pytest
 import torch
 from test_sft import ROWS
 
+from wevo_nb import sft
 from wevo_nb.models import find_model, load_tokenizer
 from wevo_nb.params import load_params
 from wevo_nb.training_checks import row_lengths
@@ -30,6 +31,15 @@ def test_tokens_and_padding_are_counted_and_the_first_loss_is_the_same():
     assert 0 <= trl["padding"] < ours["padding"]
     assert ours["first_loss"] == pytest.approx(trl["first_loss"], abs=0.05)
     assert ours["tokens_per_second"] > 0
+
+
+def test_adapters_learn_in_the_precision_of_their_name(monkeypatch):
+    """They begin where full training does, for a new adapter adds nothing."""
+    seen, cast = [], sft.cast_adapter
+    monkeypatch.setattr(sft, "cast_adapter", lambda model, dtype: (seen.append(dtype), cast(model, dtype)))
+    full, *adapters = (training.fit(way, ROWS, "tiny", 1) for way in ("ours", *training.ADAPTERS))
+    assert seen == [torch.float32, torch.bfloat16]
+    assert [one["first_loss"] for one in adapters] == pytest.approx([full["first_loss"]] * 2, abs=0.05)
 
 
 def test_rows_come_from_real_pages_and_no_two_are_alike():
