@@ -166,6 +166,24 @@ def test_a_run_is_executed_once_then_skipped_then_refused_when_params_change(pro
     assert "not begun" in next(line for line in out.splitlines() if "03_synthesize" in line)
 
 
+INTERRUPTED = """\
+session = get_ipython().kernel.session
+
+def interrupted(stream, kind, *more, send=session.send, **how):
+    sent = send(stream, kind, *more, **how)
+    if kind == "execute_reply":
+        raise KeyboardInterrupt
+    return sent
+
+session.send = interrupted"""
+
+
+def test_the_interrupt_that_ends_a_kernel_is_no_error_of_the_run(project):
+    """On a busy machine it reaches a kernel that is not yet through with its last cell, and the kernel logs it."""
+    project.notebook("02_wm_train", OPEN, FINISH, INTERRUPTED)
+    assert project.wevo(*RUN_02)[::2] == (0, "")
+
+
 def test_the_notebooks_error_is_shown_in_a_line_and_the_next_run_goes_on(project, tmp_path):
     mended = tmp_path / "mended"
     fault = f"import pathlib\nif not pathlib.Path({str(mended)!r}).exists():\n    raise ValueError('row 3 is too long')"

@@ -293,7 +293,7 @@ def _papermill(notebook: str, output: Path, parameters: dict):
         kernel_name="python3",
         progress_bar=False,
         iopub_timeout=QUIET_KERNEL_S,
-        extra_arguments=["--log-level=ERROR"],
+        extra_arguments=["--log-level=CRITICAL"],  # its errors come as messages; its log tells how it was closed
     )
 
 
