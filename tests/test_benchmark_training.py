@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -46,3 +47,15 @@ def test_rows_come_from_real_pages_and_no_two_are_alike():
     rows = training.rows_of(training.QUICK)
     assert len(rows) == 8 and len({str(row) for row in rows}) == 8
     assert {row.outcome for row in rows} <= {"success", "failure", "changed", "same"}
+
+
+def test_the_ways_that_are_asked_for_are_measured_and_no_others(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(training, "RESULTS", tmp_path / "training.json")
+    monkeypatch.setattr(sys, "argv", ["training.py", "--quick", "--model", "tiny", "--ways", "ours", "trl_kept"])
+    training.main()
+    found = json.loads(training.RESULTS.read_text())
+    speeds = [(one["way"], one["tokens_per_second"]) for one in found["ways"]]
+    assert [way for way, _ in speeds] == ["ours", "trl_kept"]
+    assert found["ours_over"] == {"trl_kept": round(speeds[0][1] / speeds[1][1], 2)}
+    said = capsys.readouterr().out
+    assert f"ours {found['ours_over']['trl_kept']} times trl_kept" in said and "aim" not in said
