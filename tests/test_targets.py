@@ -8,7 +8,17 @@ from stand_ins import CHANGE, CHECK, CHECKED, FORM, GOAL, SMOKE, Scripted, seen,
 from wevo_nb.facts import facts_of, facts_on
 from wevo_nb.llm import Reply
 from wevo_nb.runs import JSONL
-from wevo_nb.targets import Explanation, explain, key_of, messages_for, read_page, row_for, target_text, wanted
+from wevo_nb.targets import (
+    Explanation,
+    changed_by,
+    explain,
+    key_of,
+    messages_for,
+    read_page,
+    row_for,
+    target_text,
+    wanted,
+)
 from wevo_nb.transitions import Situation, Transition, outcome_of, transitions
 
 PARAMS = SMOKE.world_model
@@ -115,6 +125,17 @@ def test_unknown_facts_are_masked_and_known_ones_are_not():
     known = found._replace(situation=found.situation._replace(observation=told))
     assert "'Ann paid <price> to Bob Ray on day 7'" in target_text(known, masked)
     assert target_text(found, PAGES) == f"changed\n{after}"
+
+
+def test_it_is_counted_how_many_rows_an_option_changes():
+    """Of two steps the second has an earlier page to remember, and neither page tells a fact."""
+    walked = walk(task(goal=GOAL), "[1] link 'News page'", "click [1]", FORM, "click [1]", CHECKED, ended="limit")
+    taught = transitions([walked])
+    both = PARAMS.model_copy(update={"mask_facts": True, "memory_chars": 60})
+    assert changed_by(taught, both) == {"mask_facts": 0, "memory_chars": 1}
+    told = [t._replace(following=seen("[1] StaticText 'It costs $3'")) for t in taught]
+    assert changed_by(told, both) == {"mask_facts": 2, "memory_chars": 1}
+    assert changed_by(told, PARAMS) == {}
 
 
 def test_facts_are_prices_numbers_and_names_without_the_quotes_around_them():

@@ -97,3 +97,10 @@ def test_memory_holds_what_is_gone_newest_page_first_and_no_more_than_fits():
     assert memory_of(history, now, 100) == ["heading 'Mail'", "link 'Ann'", "heading 'Inbox'"]
     assert memory_of(history, now, 30) == ["heading 'Mail'", "link 'Ann'"]
     assert memory_of(history, now, 0) == [] == memory_of([], now, 100)
+
+
+def test_an_element_in_another_state_is_no_memory():
+    """A radio that is checked now, and one that was and is gone: of two states of this the newer is kept."""
+    pages = [f"[1] radio 'Ann'\n[2] radio 'Bob'{state}" for state in ("", " checked: true")]
+    history = [Step(observation=seen(page), decision=did("click [2]")) for page in pages]
+    assert memory_of(history, seen("[1] radio 'Ann' checked: true"), 100) == ["radio 'Bob' checked: true"]

@@ -27,6 +27,7 @@ TAUGHT_WITH = tuple(
     f"world_model.{key}"
     for key in ("target", "history", "thoughts", "memory_chars", "rationale", "opening_rows", "value_rows")
 )
+UNSEEN = {"mask_facts": False, "memory_chars": 0}  # against what no model could know, and what turns it off
 AFTERWARDS = "After the action: "  # how a described change stands on the page
 SENTENCE_TOKENS = 60  # of a rationale or a described change
 
@@ -78,6 +79,15 @@ def target_text(transition: Transition, params: WorldModelParams, said: Mapping[
             case "change_described":
                 lines.append(said[key_of(transition, "change")])
     return "\n".join(lines)
+
+
+def changed_by(taught: Sequence[Transition], params: WorldModelParams, said: Mapping[str, str] = {}) -> dict[str, int]:  # noqa: B006
+    """For each option of UNSEEN that is on: how many of these rows are other than without it."""
+    on = {key: params.model_copy(update={key: off}) for key, off in UNSEEN.items() if getattr(params, key) != off}
+    return {
+        key: sum(row_for(one, params, said) != row_for(one, without, said) for one in taught)
+        for key, without in on.items()
+    }
 
 
 def known_facts(situation: Situation) -> set[str]:

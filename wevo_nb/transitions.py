@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from wevo_nb.observation import bodies_of, parse_page, quote
+from wevo_nb.observation import parse_page, quote
 from wevo_nb.schema import Action, Observation, Step, Task, Trajectory
 
 FULL_REWARD = 1.0
@@ -96,16 +96,16 @@ def memory_of(history: Sequence[Step], observation: Observation, chars: int) -> 
     """What earlier pages showed and this one does not: elements without ids, newest page first.
 
     As many as fit into `chars` characters: the short state that keeps a longer imagined walk from
-    inventing anew what it has seen.
+    inventing anew what it has seen. An element is told by role and name: in another state it is the same.
     """
-    seen = {body.lstrip("\t") for body in bodies_of(observation.text)}
+    seen = {(element.role, element.name) for element in parse_page(observation.text)}
     kept: list[str] = []
     for step in reversed(history):
         for element in parse_page(step.observation.text):
-            body = f"{element.role} {quote(element.name)}" + (f" {element.properties}" if element.properties else "")
-            if body in seen or not element.name:
+            if (element.role, element.name) in seen or not element.name:
                 continue
-            seen.add(body)
+            seen.add((element.role, element.name))
+            body = f"{element.role} {quote(element.name)}" + (f" {element.properties}" if element.properties else "")
             chars -= len(body) + 2
             if chars < 0:
                 return kept
