@@ -119,6 +119,19 @@ def test_the_first_candidate_is_overruled_by_a_margin(scores, best):
     assert best_of(scores, margin=0.25) == best
 
 
+async def test_an_unscored_first_candidate_stands_where_a_score_of_1_is_no_success():
+    """By `veto` 1 says that nothing speaks against an action; the policy's own page could not be read."""
+    assert best_of([None, 1.0], sure=False) == 0 and best_of([0.0, 1.0], sure=False) == 1
+    outcomes = {"wrong": "hm", "right": "changed", "other": "changed"}
+
+    def answer(request):
+        name = request.messages[1]["content"].rpartition("button '")[2].rstrip("'")
+        return Reply(text="hm") if outcomes[name] == "hm" else outcome_reply(outcomes[name])
+
+    veto = look_ahead(Scripted(answer), PredictionScorer("veto"), preset="veto")
+    assert await choose(veto) == (1, [None, 1.0, 1.0])
+
+
 async def test_a_margin_of_the_params_holds_back_a_decision():
     """A change is worth half a point more than none: by a margin of a half it overrules, by more it does not."""
     assert best_of([0.2, 0.3], margin=0.1) == 1  # although 0.3 - 0.2 < 0.1 in floats
@@ -214,6 +227,18 @@ async def test_depth_2_imagines_the_policys_own_next_step():
     assert [len(c.imagined) for c in decision.candidates] == [2, 2, 2]
     asked = [r.messages[1]["content"] for r in model.asked if r.choices]
     assert len(asked) == 6 and "EARLIER: click [2] button 'right'\nACTION: click [1] button 'next'" in asked[4]
+
+
+async def test_a_policy_that_cannot_be_read_in_the_imagined_page_leaves_that_candidate_unscored():
+    """Not scored by the step that could be imagined: the others are compared two steps deep."""
+    written = iter(["Action: ```click [1]```", "Action: ```click [2]```", "hm", "Action: ```click [3]```"])
+    model = world(dict.fromkeys(ALL, "changed"), {"wrong": "-[2]", "right": "~[1] button 'again'"})
+    lookahead = look_ahead(model, policy=Scripted(lambda request: next(written)), params=FREE, depth=2, k=2)
+    decision = await lookahead.act(TASK, (), seen(PAGE))
+    assert [c.score for c in decision.candidates] == [None, 0.5] and decision.action.id == 1
+    assert decision.fell_back == (
+        "the policy's own candidate could not be scored: the policy's reply in an imagined page cannot be read"
+    )
 
 
 async def test_depth_3_goes_on_from_page_to_page():

@@ -14,7 +14,7 @@ from wevo_nb.free_walks import NO_PREDICTION, next_actions, walk_freely
 from wevo_nb.llm import Reply
 from wevo_nb.report_card import COLUMNS, LOWER_IS_BETTER, as_predictor, copy_page, majority, report_card, walk_card
 from wevo_nb.targets import read_page
-from wevo_nb.transitions import Situation, Transition, outcome_of, transitions
+from wevo_nb.transitions import Situation, Transition, content, outcome_of, transitions
 from wevo_nb.world_model import UNREAD, Prediction
 
 PAGE = """[1] textbox 'Name'
@@ -366,6 +366,16 @@ async def test_starts_are_drawn_by_seed_each_walk_once():
     again = EPISODE.model_copy(update={"attempt": 1})
     assert len(begun(await copied(10, 0, (EPISODE, again)))) == 2
     assert await copied(0, 0) == [] and await copied(10, 0, ()) == []
+
+
+async def test_a_walk_with_a_transition_that_is_known_is_left_out():
+    """Of the two walks of two steps both hold the second transition of the episode, and one its first."""
+    one, two, *_ = [content(t) for t in transitions([EPISODE])]
+    copying = as_predictor(copy_page)
+    begun = lambda found: [w.transition.situation.observation.text for w in found if w.depth == 1]  # noqa: E731
+    draw = partial(walk_freely, copying, [EPISODE], 2, starts=10, seed=0)
+    assert begun(await draw(known={one})) == [A_CHECKED] and begun(await draw(known={two})) == []
+    assert len(begun(await draw(known={("another",)}))) == 2
 
 
 async def test_a_walk_does_not_cross_a_step_that_was_not_carried_out():

@@ -20,10 +20,10 @@ from stand_ins import (
 )
 
 from wevo_nb.judge import RewardJudge
-from wevo_nb.llm import Reply
+from wevo_nb.llm import CallFailed, Reply
 from wevo_nb.policies import Replay
 from wevo_nb.rollout import rollout
-from wevo_nb.schema import Effect, Trajectory
+from wevo_nb.schema import Action, Effect, Trajectory
 from wevo_nb.transitions import Situation, first_pages, transitions
 from wevo_nb.world_model import UNREAD, WorldModelEnv, predict
 
@@ -132,6 +132,19 @@ async def test_an_endpoint_without_probabilities_is_sure():
     assert found.probabilities == {"success": 0.0, "failure": 1.0, "changed": 0.0, "same": 0.0}
 
 
+@pytest.mark.parametrize("part", ["outcome", "page", "rationale"])
+async def test_a_call_without_an_answer_is_no_prediction_for_who_must_have_one(part):
+    """One call of several came to nothing: a decision goes on without it, a report card must not count it as wrong."""
+    params = PARAMS.model_copy(update={"rationale": True})
+    kinds = lambda request: "outcome" if request.choices else "rationale" if request.stop else "page"  # noqa: E731
+    answers = {"outcome": outcome_reply("changed"), "page": CHANGE, "rationale": "It is a box."}
+    told = answers | {part: Reply(text="", finish="failed")}
+    model = Scripted(lambda request: told[kinds(request)])
+    assert not (await one(model, params)).readable
+    with pytest.raises(CallFailed, match="^1 of 1 questions got no answer: the same command asks again$"):
+        await one(model, params, must_answer=True)
+
+
 async def test_many_situations_are_asked_in_two_calls_in_order():
     outcomes = iter(["changed", "same", "changed"])
     model = Scripted(lambda request: outcome_reply(next(outcomes)) if request.choices else CHANGE)
@@ -193,3 +206,17 @@ async def test_a_task_without_a_first_page_is_refused_with_the_cure():
     env = WorldModelEnv(script("same"), PARAMS, {})
     with pytest.raises(KeyError, match="no first page of miniwob/click-button/3 is known: collect it in notebook 01"):
         await env.reset(task(seed=3))
+
+
+async def test_an_action_on_an_element_that_is_not_there_is_a_step_as_in_a_real_episode():
+    """It stands among the earlier actions, as in the rows that were learned, and it counts for the hint of step 3."""
+    model = script("same")
+    env = WorldModelEnv(model, PARAMS, {"miniwob/click-button/0": seen(FORM, goal=GOAL)}, hint_at=3)
+    await env.reset(task())
+    first = await env.step(Action(verb="click", id=9))
+    assert (first.text, first.note) == (FORM, "there is no element [9] on the page") and not model.asked
+    await env.step(Action(verb="click", id=1))
+    await env.step(Action(verb="click", id=1))
+    second, third = [request.messages[1]["content"] for request in model.asked]
+    assert "EARLIER: click [9]" in second and "HINT:" not in second
+    assert "HINT:" in third

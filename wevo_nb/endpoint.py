@@ -271,7 +271,8 @@ class EndpointModel:
             case kind:
                 raise ModelError(
                     f"roles.*.constraint is {kind}: it cannot bind the replies of "
-                    f"{self.name}; take another kind, or policy.reply: generate"
+                    f"{self.name}; take another kind (of a model in world_model.beside: its own constraint), "
+                    "or policy.reply: generate"
                 )
 
     def _bound_to(self, schema: dict) -> dict:

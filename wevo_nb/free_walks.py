@@ -8,7 +8,7 @@ record a prediction for the report card. Used by notebook 02. Paper: Table 2, by
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 from typing import NamedTuple
 
 from wevo_nb.schema import Action, Observation, Trajectory
@@ -33,9 +33,17 @@ class Walked(NamedTuple):
 
 
 async def walk_freely(
-    predict_: Predict, trajectories: Sequence[Trajectory], depth: int, *, starts: int, seed: int
+    predict_: Predict,
+    trajectories: Sequence[Trajectory],
+    depth: int,
+    *,
+    starts: int,
+    seed: int,
+    known: Container[tuple] = (),
 ) -> list[Walked]:
     """Walks of up to `depth` predictions, from at most `starts` real pages drawn by `seed`; sorted by depth.
+
+    `known`: contents of transitions (transitions.content), as of those trained on; a walk with one of them is left out.
 
     A walk breaks off where a prediction ends the episode or cannot be read. It still has a record at
     every depth that the real trajectory has, with NO_PREDICTION: left out, only the walks that went
@@ -43,7 +51,7 @@ async def walk_freely(
     out. `predict_` is called once with every real situation and once a further depth. An action
     keeps its id: on an imagined page with other ids it means another element, as for an agent.
     """
-    walks = _draw(trajectories, depth, starts, seed)
+    walks = _draw(trajectories, depth, starts, seed, known)
     real = list(dict.fromkeys(t.situation for walk in walks for t in walk[:depth]))
     forced = dict(zip(real, await predict_(real), strict=True)) if real else {}
     now: list[Situation | None] = [walk[0].situation for walk in walks]  # None: broken off
@@ -90,7 +98,9 @@ def _go_on(now: Situation | None, prediction: Prediction, following: Transition 
     return Situation(now.task, (*now.history, step), prediction.observation, following.situation.action)
 
 
-def _draw(trajectories: Sequence[Trajectory], depth: int, starts: int, seed: int) -> list[list[Transition]]:
+def _draw(
+    trajectories: Sequence[Trajectory], depth: int, starts: int, seed: int, known: Container[tuple]
+) -> list[list[Transition]]:
     """Walks as their real transitions: up to `depth`, and one more where it tells the next action.
 
     One that can go no further than its first step says nothing about depth and is no start. The
@@ -99,7 +109,9 @@ def _draw(trajectories: Sequence[Trajectory], depth: int, starts: int, seed: int
     found: dict[tuple, list[Transition]] = {}
     for stretch in (s for trajectory in trajectories for s in _stretches(trajectory)):
         for i in range(len(stretch) + 1 - min(depth, 2)):
-            found.setdefault(tuple(map(content, stretch[i : i + depth])), stretch[i : i + depth + 1])
+            contents = tuple(map(content, stretch[i : i + depth]))
+            if not any(one in known for one in contents):
+                found.setdefault(contents, stretch[i : i + depth + 1])
     walks = list(found.values())
     return random.Random(seed).sample(walks, min(starts, len(walks)))
 

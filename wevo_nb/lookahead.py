@@ -98,7 +98,8 @@ class LookAhead:
     def choose(self, scores: Sequence[float | None], task: Task, history: Sequence[Step]) -> int:
         """The position of the score that decides, by the tie rule and the margin of the params."""
         seed = seed_of(self.seed, self.name, task.key, len(history))
-        return best_of(scores, tie=self.how.tie, margin=self.how.margin, seed=seed)
+        sure = self.how.scorer != "veto"
+        return best_of(scores, tie=self.how.tie, margin=self.how.margin, seed=seed, sure=sure)
 
     async def propose(self, task: Task, history: Sequence[Step], observation: Observation) -> list[Decision]:
         """Up to k different candidates, or every valid one. The first is the greedy one, or the most frequent."""
@@ -164,6 +165,7 @@ class LookAhead:
         pasts = [list(history) for _ in candidates]
         pages = [observation] * len(candidates)
         decisions: list[Decision | None] = list(candidates)
+        lost: set[int] = set()  # the policy's reply in an imagined page could not be read
         for depth in range(self.how.depth):
             live = [i for i, d in enumerate(decisions) if d is not None and d.action is not None]
             asked = [Situation(task, tuple(pasts[i]), pages[i], decisions[i].action) for i in live]
@@ -182,13 +184,16 @@ class LookAhead:
                 following = await self.policy.decide([(task, pasts[i], pages[i]) for i in alive], temperature=0.0)
                 for i, decision in zip(alive, following, strict=True):
                     decisions[i] = decision
+                lost |= {i for i in alive if decisions[i] is not None and decisions[i].action is None}
         return [
             Future(
                 tuple(predictions),
                 tuple(imagined_text(p.observation) for p in predictions),
-                "" if all(p.readable for p in predictions) else "an imagined page cannot be read",
+                "the policy's reply in an imagined page cannot be read"
+                if i in lost
+                else ("" if all(p.readable for p in predictions) else "an imagined page cannot be read"),
             )
-            for predictions in walked
+            for i, predictions in enumerate(walked)
         ]
 
 
@@ -218,14 +223,17 @@ def unscored(scores: Sequence[float | None], problem: str) -> str:
     return f"{told}: {problem}" if problem else told
 
 
-def best_of(scores: Sequence[float | None], *, tie: str = "first", seed: int = 0, margin: float = 0.0) -> int:
+def best_of(
+    scores: Sequence[float | None], *, tie: str = "first", seed: int = 0, margin: float = 0.0, sure: bool = True
+) -> int:
     """Position of the highest score; on a tie the first, or one drawn by `seed`.
 
     With a `margin` the first candidate is overruled only by a score that beats its own by so much.
-    Unscored is no number: an unscored first candidate is overruled by a score of 1 alone.
+    Unscored is no number: an unscored first candidate is overruled by a score of 1 alone, and by none where
+    1 does not tell success (not `sure`: scorer veto).
     """
     scored = [score for score in scores if score is not None]
-    if not scored or (scores[0] is None and max(scored) < 1.0):
+    if not scored or (scores[0] is None and not (sure and max(scored) == 1.0)):
         return 0
     if scores[0] is not None and max(scored) - scores[0] < margin - ROUNDING:
         return 0

@@ -163,7 +163,8 @@ def lookahead_table(trajectories_by_arm: Mapping[str, Iterable[Trajectory]], arm
     preset is empty and depth 0 for a plain policy. calls, tokens and seconds are means over the
     decisions whose cost is known (seconds with the waiting of episodes side by side, model_seconds
     without), steps those of real pages tried; overruled counts decisions that
-    differ from the policy's own first candidate, fell_back those that could not be scored.
+    differ from the policy's own first candidate, fell_back those left to the policy because its own
+    candidate, or none, could be scored.
     """
     import pandas as pd
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from wevo_nb.llm import Model, Request
+from wevo_nb.llm import CallFailed, Model, Reply, Request
 from wevo_nb.observation import bodies_of
 from wevo_nb.schema import Action, Decision, Effect, Observation, Step, Task
 from wevo_nb.sections import WorldModelParams
@@ -40,12 +40,15 @@ async def predict(
     temperature: float = 0.0,
     seed: int = 0,
     hint: bool = False,
+    must_answer: bool = False,
 ) -> list[Prediction]:
     """What follows each situation: the outcomes, then the pages that change, side by side.
 
     `pages=False` leaves changed pages undrawn, for a reader of outcomes alone. An endpoint that
-    tells no probabilities gives its chosen outcome the probability 1.
+    tells no probabilities gives its chosen outcome the probability 1. A call that came to nothing
+    makes its prediction unreadable; with `must_answer` it raises CallFailed, for it says nothing of the model.
     """
+    heard = _answered if must_answer else lambda replies: replies
     prompts = [messages_for(situation, params, hint=hint) for situation in situations]
     seeds = [seed + i for i in range(len(prompts))]
     begun = [""] * len(prompts)
@@ -54,14 +57,18 @@ async def predict(
             Request(messages=m, max_tokens=SENTENCE_TOKENS, stop=("\n",), temperature=temperature, seed=s)
             for m, s in zip(prompts, seeds, strict=True)
         ]
-        begun = [f"{replies[0].text.strip()}\n" for replies in await model(asked)]
+        begun = [f"{replies[0].text.strip()}\n" for replies in heard(await model(asked))]
+    silent = [text == "\n" for text in begun]  # a rationale that came to nothing
     asked = [
         Request(messages=_begin(m, text), choices=tuple(WORDS.values()), temperature=temperature, seed=s)
         for m, text, s in zip(prompts, begun, seeds, strict=True)
     ]
-    answers = [replies[0] for replies in await model(asked)]
+    answers = [replies[0] for replies in heard(await model(asked))]
     outcomes = {word: outcome for outcome, word in WORDS.items()}
-    chosen = [outcomes.get(answer.text) if answer.finish == "stop" else None for answer in answers]
+    chosen = [
+        outcomes.get(answer.text) if answer.finish == "stop" and not mute else None
+        for answer, mute in zip(answers, silent, strict=True)
+    ]
     drawn = [i for i, outcome in enumerate(chosen) if outcome == "changed" and pages]
     texts = await model(
         [
@@ -74,11 +81,18 @@ async def predict(
             for i in drawn
         ]
     )
-    replies = {i: reply[0] for i, reply in zip(drawn, texts, strict=True)}
+    replies = {i: reply[0] for i, reply in zip(drawn, heard(texts), strict=True)}
     return [
         _prediction(situation, answer, outcome, replies.get(i), params, pages=pages)
         for i, (situation, answer, outcome) in enumerate(zip(situations, answers, chosen, strict=True))
     ]
+
+
+def _answered(replies: Sequence[Sequence[Reply]]) -> Sequence[Sequence[Reply]]:
+    failed = sum(one.finish == "failed" for one, *_ in replies)
+    if failed:
+        raise CallFailed(f"{failed} of {len(replies)} questions got no answer: the same command asks again")
+    return replies
 
 
 def _begin(messages, reply: str):
@@ -170,12 +184,13 @@ class WorldModelEnv:
             return self.observation.model_copy(update=end)
         if action.id is not None and action.verb != "tab" and action.id > len(bodies_of(self.observation.text)):
             note = f"there is no element [{action.id}] on the page"
-            return self.observation.model_copy(update={"note": note, "effect": Effect(problem="no_element")})
-        prediction = await self._predict(self.observation, action)
+            following = self.observation.model_copy(update={"note": note, "effect": Effect(problem="no_element")})
+        else:
+            following = (await self._predict(self.observation, action)).observation
         decision = Decision(reply=f"Thought: {thought}" if thought else "", action=action)
         self.history.append(Step(observation=self.observation, decision=decision))
-        self.observation = prediction.observation
-        return self.observation
+        self.observation = following
+        return following
 
     async def _predict(self, page: Observation, action: Action, **how) -> Prediction:
         situation = Situation(self.task, tuple(self.history), page, action)
