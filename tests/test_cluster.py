@@ -30,7 +30,7 @@ from wevo_nb.runs import JSONL, open_stage
 from wevo_nb.schema import Trajectory
 from wevo_nb.serve import ServedModel, Servers
 from wevo_nb.tasks.miniwob import MiniWoB
-from wevo_nb.worker import Lent, LentServers, Recipe, Walk, open_walk
+from wevo_nb.worker import Lent, LentServers, Recipe, Walk, Worker, open_walk
 from wevo_nb.world_model import WorldModelEnv
 
 HERE = Path(__file__).parent
@@ -59,6 +59,15 @@ def test_a_recipe_reads_back_as_it_was_written():
     walk = Walk(arm="self_improve_1+wmla_d2", temperature=0.7, seed=4, dream=dream, pages={"miniwob/a/1": BUTTON})
     written = recipe(walk, lent={"world_model": Lent(url="http://127.0.0.1:1/v1", served="wm-1-ab", key="k")})
     assert Recipe.model_validate_json(written.model_dump_json()) == written
+
+
+@pytest.mark.parametrize(("asked", "threads"), [(0, 1), (2, 2)])
+async def test_a_worker_has_one_cpu_and_computes_in_one_thread_unless_told_otherwise(monkeypatch, asked, threads):
+    """Ray gives it one CPU; all cores for each of sixteen workers would hold every one of them up."""
+    monkeypatch.setattr("wevo_nb.worker.open_walk", lambda *args: None)
+    one = Worker()
+    await one.open(recipe(Walk(arm="zero_shot", dream={}), **{"llm.threads": asked}).model_dump_json())
+    assert one.engine.params.threads == threads
 
 
 def test_a_worker_opens_what_the_notebook_would_have_opened():

@@ -289,6 +289,17 @@ async def test_of_several_calls_one_may_fail_and_then_only_its_replies_are_missi
         await model(asked)
 
 
+@pytest.mark.parametrize(("key", "status", "told"), [("", 401, "is not set"), ("wrong", 403, "is not taken")])
+async def test_a_key_that_is_missing_or_wrong_is_no_missing_server(server, monkeypatch, key, status, told):
+    monkeypatch.setenv("SOME_KEY", key)
+    server.status = status
+    with pytest.raises(
+        ModelError, match=f"^{server.url} wants a key, and SOME_KEY {told} .*: export SOME_KEY="
+    ) as wrong:
+        await ask(server.model(api_key_env="SOME_KEY"), Request(messages=HELLO))
+    assert not isinstance(wrong.value, CallFailed)
+
+
 async def test_no_server_is_told_with_the_cure():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound and not listening: nobody answers there

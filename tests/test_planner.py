@@ -281,16 +281,16 @@ def test_a_training_over_processes_is_told_as_it_is_started(tmp_path, monkeypatc
 
 
 def test_models_in_workers_lie_in_memory_as_often_as_there_are_workers():
-    """The notebook's and three workers' on this host; spread over two hosts, two of three and the notebook's."""
+    """The notebook's and three workers' on this host, or its GPU; over two hosts, two of three and the notebook's."""
     answering = lambda told: next(phase for phase in told["phases"] if phase["kind"] == "answering")  # noqa: E731
     alone, ray = planner.plan("demo", {}), {"collect.backend": "ray", "collect.workers": 3}
-    for overrides, copies in (
-        (ray, 4),
-        (ray | {"collect.address": "n1:6379", "hardware.hosts": 2}, 3),
-        (ray | {"hardware.gpus": 1, "hardware.gpu_gb": 24, "hardware.hosts": 1}, 1),
+    gpu = {"hardware.gpus": 1, "hardware.gpu_gb": 24}
+    for one, overrides, copies in (
+        (alone, ray, 4),
+        (alone, ray | {"collect.address": "n1:6379", "hardware.hosts": 2}, 3),
+        (planner.plan("demo", gpu), ray | gpu, 4),
     ):
         told = planner.plan("demo", overrides)
-        one = alone if copies > 1 else planner.plan("demo", {"hardware.gpus": 1, "hardware.gpu_gb": 24})
         assert answering(told)["per_gpu_gb"] == pytest.approx(copies * answering(one)["per_gpu_gb"], abs=0.02)
         assert any("hours are those of one worker" in line for line in told["assumptions"])
     assert not any("worker" in line for line in alone["assumptions"])
@@ -330,6 +330,15 @@ def test_the_cure_that_a_plan_names_is_one(profile, broken):
     for problem in problems:
         overrides = merge(overrides, settings_in(problem.rpartition(": ")[2]))
     assert planner.plan(profile, overrides)["problems"] == []
+
+
+def test_a_rank_that_vllm_has_no_room_for_is_rounded_up_in_the_cure_and_refused_in_the_params():
+    problems = planner.plan("qlora_8b", {"sft.lora_rank": 24})["problems"]
+    assert [p.rpartition(": ")[2] for p in problems] == ["--set serve.max_lora_rank=32"]
+    problems = planner.plan("qlora_8b", {"sft.lora_rank": 600})["problems"]
+    assert any(problem.endswith("lower sft.lora_rank") for problem in problems)
+    with pytest.raises(ParamsError, match="serve.max_lora_rank"):
+        planner.plan("qlora_8b", {"serve.max_lora_rank": 24})
 
 
 def test_the_papers_scale_needs_more_than_one_host_and_its_opening_says_what_trains_on_one():
@@ -393,9 +402,15 @@ def test_two_gpus_fit_as_the_opening_of_qlora_70b_says():
 def test_a_machine_without_a_gpu_lacks_what_the_paper_needs_and_that_is_no_error():
     told = lacking("paper_70b")
     assert any(what.startswith("8 GPU of 80 GB a host (here: 0)") for what in told)
-    assert "pip install vllm in an environment of its own" in told["vllm (there is no command 'vllm')"]
+    assert (
+        "pip install vllm bitsandbytes in an environment of its own, and set serve.command"
+        in told["vllm (there is no command 'vllm')"]
+    )
     assert told["a key for gpt-4o in the environment variable OPENAI_API_KEY"].startswith("export OPENAI_API_KEY=")
-    assert "hf download meta-llama/Llama-3.3-70B-Instruct" in told["weights of meta-llama/Llama-3.3-70B-Instruct"]
+    assert (
+        "hf download meta-llama/Llama-3.3-70B-Instruct --exclude 'original/*' ("
+        in told["weights of meta-llama/Llama-3.3-70B-Instruct"]
+    )
     assert "wevo tasks openwebvoyager --download" in told["the tasks of suite openwebvoyager"]
     assert "wevo sites up" in lacking("qlora_8b")["the tasks of suite sites"]
     assert wevo("--profile", "paper_70b").exit_code == 0
@@ -413,7 +428,9 @@ def test_vllm_is_looked_for_in_the_conda_environment_that_starts_it(tmp_path):
     assert not any(what.startswith("vllm") for what in lacking("qlora_8b", {"serve.command": command}))
     command[4] = "another"
     cure = lacking("qlora_8b", {"serve.command": command})["vllm (conda finds none in the environment 'another')"]
-    assert cure.startswith("conda env create -f environment-vllm.yml, or pip install vllm in an environment of its own")
+    assert cure.startswith(
+        "conda env create -f environment-vllm.yml, or pip install vllm bitsandbytes in an environment of its own"
+    )
     conda.unlink()
     assert "vllm (there is no command 'conda')" in lacking("qlora_8b", {"serve.command": command})
 

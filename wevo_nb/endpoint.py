@@ -58,7 +58,7 @@ class EndpointModel:
         self._checked = False
         how = dict(base_url=role.url, max_retries=params.retries, timeout=params.timeout_s)
         if key is None:
-            self.client = AsyncOpenAI(api_key=os.environ.get(role.api_key_env, "none"), **how)
+            self.client = AsyncOpenAI(api_key=os.environ.get(role.api_key_env) or "none", **how)
         else:
             self.client = AsyncOpenAI(api_key=key, http_client=DefaultAsyncHttpxClient(trust_env=False), **how)
 
@@ -91,10 +91,17 @@ class EndpointModel:
 
     async def check(self):
         """Raises ModelError where the server is away or serves other models than ours."""
-        from openai import OpenAIError
+        from openai import AuthenticationError, OpenAIError, PermissionDeniedError
 
         try:
             served = [model.id for model in (await self.client.models.list()).data]
+        except (AuthenticationError, PermissionDeniedError) as problem:
+            name = self.role.api_key_env
+            is_set = "is not taken" if os.environ.get(name) else "is not set"
+            raise ModelError(
+                f"{self.role.url} wants a key, and {name} {is_set} ({problem}): export {name}=..., "
+                "or name the variable that holds it in the role's api_key_env"
+            ) from None
         except OpenAIError as problem:
             raise ModelError(
                 f"no model server answers at {self.role.url} ({problem}): start it, or set the role's url"

@@ -122,8 +122,8 @@ def _packages(params: Params) -> Iterator[Missing]:
     if served and (why := _no_vllm(params.serve.command)):
         yield Missing(
             f"vllm ({why})",
-            "conda env create -f environment-vllm.yml, or pip install vllm in an environment of its own, and set "
-            "serve.command to its vllm, e.g. --set 'serve.command=[/path/to/bin/vllm, serve]'",
+            "conda env create -f environment-vllm.yml, or pip install vllm bitsandbytes in an environment of its own, "
+            "and set serve.command to its vllm, e.g. --set 'serve.command=[/path/to/bin/vllm, serve]'",
         )
     wanted = {
         "bitsandbytes": (
@@ -182,7 +182,8 @@ def _weights(params: Params) -> Iterator[Missing]:
     for base in sorted({role.base for role in asked if role.engine != "openai"}):
         if find_weights(base).folder is None:
             there = Path(base).exists() or base.startswith(("/", "."))
-            cure = f"hf download {HUB.get(base, base)} (gated models: accept their terms and hf auth login first)"
+            fetch = f"hf download {HUB.get(base, base)} --exclude 'original/*'"  # Meta's second copy of the weights
+            cure = f"{fetch} (gated models: accept their terms and hf auth login first)"
             yield Missing(
                 f"weights of {base}",
                 "name a folder with config.json and weights" if there else f"{cure}, or name a folder as base",

@@ -20,7 +20,7 @@ from wevo_nb.machine import find_weights, missing, roles_of
 from wevo_nb.memory import GB, Footprint, serving, shape_of, training
 from wevo_nb.params import Params
 from wevo_nb.runs import run_folder
-from wevo_nb.sections import SFTParams
+from wevo_nb.sections import LORA_RANKS, SFTParams
 from wevo_nb.sft import precision
 from wevo_nb.training_checks import steps_split_weights
 from wevo_nb.vllm_server import adapter_kind, servers_at_once, vllm_command
@@ -163,9 +163,9 @@ def _server(params: Params, one: Served) -> Phase:
 
 
 def copies_of(params: Params, step: chain.Planned) -> int:
-    """How often the models of a stage lie in the memory of a host without GPUs: once, and once in each worker there."""
+    """How often the models of a stage lie in memory: once, and once in each worker of a host (on its first GPU)."""
     how, hardware = params.collect, params.hardware
-    alone = how.backend == "local" or step.notebook not in PLAYED or hardware.gpus
+    alone = how.backend == "local" or step.notebook not in PLAYED
     return 1 if alone else 1 + math.ceil(how.workers / (hardware.hosts if how.address else 1))
 
 
@@ -239,11 +239,12 @@ def _server_problems(params: Params, together: int) -> Iterator[str]:
         )
     for key, role in TRAININGS.items():
         limits = limits_of(params, role)
+        taken = [rank for rank in LORA_RANKS if rank >= limits.lora_rank]
         adapted = limits.method != "full" and roles_of(params)[role].engine == "vllm"
         if adapted and limits.lora_rank > serve.max_lora_rank:
             yield (
                 f"{key}.lora_rank is {limits.lora_rank}, and servers take adapters up to {serve.max_lora_rank}: "
-                f"--set serve.max_lora_rank={limits.lora_rank}"
+                + (f"--set serve.max_lora_rank={min(taken)}" if taken else f"lower {key}.lora_rank")
             )
 
 
@@ -384,13 +385,14 @@ def _assumptions(params: Params) -> list[str]:
         f"a step of a browser takes {costs.LIVE_STEP_S:g} s on the live web and {costs.LOCAL_STEP_S:g} s on localhost, "
         "beside its quiet time",
         "browser, models and training wait for each other; a server and a training are never in memory together",
-        "memory is for rows of max_length and, of a server, browser.contexts requests of max_model_len at once; "
+        "memory is for rows of max_length and, of a server, browser.contexts requests of max_model_len at once: "
+        "of more, as of llm.batch in 02 and 03 and of the futures in 05, the rest waits; "
         "activations are an estimate; 1 GB is 10^9 bytes",
     ]
     if params.collect.backend == "ray":
         told.append(
             "hours are those of one worker; a server's cache has room for the requests of one, those of others wait; "
-            "models in workers are counted where there is no GPU"
+            "models that answer in workers are on the first GPU of their host, where there is one"
         )
     if any(role.engine == "transformers" for role in roles_of(params).values()):
         told.append(f"weights that answer in this process are in {form_of(params, 'transformers')}")

@@ -16,6 +16,8 @@ Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 Temperature = Annotated[float, Field(ge=0, le=5)]
 
+LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM makes room for
+
 # What a final policy learns from, beside the real successes of the first round (notebook 04).
 FINAL_ARMS = {
     "webevolver": "D_1 and the imagined successes (the paper's)",
@@ -117,7 +119,7 @@ class ServeParams(Section):
     memory_share: Annotated[float, Field(gt=0, le=1)]
     prefix_caching: bool
     max_adapters: Positive
-    max_lora_rank: Positive
+    max_lora_rank: Literal[LORA_RANKS]
     quantization: Literal["bitsandbytes", "fp8"] | None
     startup_s: Positive
     arguments: tuple[str, ...]

@@ -55,6 +55,7 @@ CURES = (  # what the log says, what to do
         "lower serve.max_model_len, or raise serve.memory_share or serve.tensor_parallel",
     ),
     (r"No module named '?vllm", INSTALL),
+    (r"(?i)install bitsandbytes|No module named '?bitsandbytes", "pip install bitsandbytes beside vLLM"),
     (r"(?i)address already in use", "another process was faster on the port: try again"),
     (r"unrecognized arguments", "take out of serve.arguments what this version of vLLM does not know"),
 )

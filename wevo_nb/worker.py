@@ -149,7 +149,8 @@ class Worker:
             self.suite = open_suite(params).__enter__()
             self.chromium = await Chromium(params.browser).__aenter__()
         if self.engine is None:
-            self.engine = Engine(params.llm, merge=dreams)
+            threads = params.llm.threads or 1  # one CPU each: with all of them every worker would hold up the others
+            self.engine = Engine(params.llm.model_copy(update={"threads": threads}), merge=dreams)
         self.engine.servers = LentServers(recipe.lent, params.llm)
         folder = Path(recipe.folder)
         make = lambda: BrowserEnv(self.chromium, self.suite, params.browser, params.observation, folder)  # noqa: E731
