@@ -280,6 +280,18 @@ def test_a_training_over_processes_is_told_as_it_is_started(tmp_path, monkeypatc
     assert all(str(ROOT / "params/accelerate/none.yaml") in c["command"] for c in gpus if c["stage"] == "04_webevolver")
 
 
+def test_a_world_model_that_answered_in_this_process_lies_beside_its_training():
+    """8,030,261,248 weights of the untrained one in 16 bit; the policy is not asked before its own training."""
+    here = {f"roles.{role}.engine": "transformers" for role in ("policy", "world_model", "judge", "scorer")}
+    weights = {}
+    for name, overrides in (("served", {}), ("here", here)):
+        for phase in planner.plan("qlora_8b", overrides)["phases"]:
+            if phase["kind"] == "training":
+                weights[name, phase["model"]] = phase["weights_gb"]
+    more = {model: weights["here", model] - weights["served", model] for name, model in weights if name == "here"}
+    assert more == {"policy, qlora": 0.0, "world model, qlora": pytest.approx(16.06, abs=0.011)}
+
+
 def test_models_in_workers_lie_in_memory_as_often_as_there_are_workers():
     """The notebook's and three workers' on this host, or its GPU; over two hosts, two of three and the notebook's."""
     answering = lambda told: next(phase for phase in told["phases"] if phase["kind"] == "answering")  # noqa: E731

@@ -17,7 +17,7 @@ from wevo_nb import chain, costs
 from wevo_nb.costs import form_of, limits_of, trained_role
 from wevo_nb.launch import launch_command
 from wevo_nb.machine import find_weights, missing, roles_of
-from wevo_nb.memory import GB, Footprint, serving, shape_of, training
+from wevo_nb.memory import GB, Footprint, serving, shape_of, training, weight_bytes
 from wevo_nb.params import Params
 from wevo_nb.runs import run_folder
 from wevo_nb.sections import LORA_RANKS, SFTParams
@@ -184,12 +184,18 @@ def _together(params: Params, opened: Sequence[Served], *, copies: int) -> Phase
 
 
 def _training(params: Params, role: str, limits: SFTParams | None = None) -> Phase:
-    """The training of the policy or of the world model; `limits` in place of the profile's."""
-    limits, base = limits or limits_of(params, role), roles_of(params)[role].base
+    """The training of the policy or of the world model; `limits` in place of the profile's.
+
+    Notebook 02 asks the untrained world model first: one that answers in its process stays in memory beside.
+    """
+    limits, asked = limits or limits_of(params, role), roles_of(params)[role]
     most = params.policy.max_tokens if role == "policy" else params.world_model.max_tokens
-    used = training(shape_of(base), limits, supervised=most, cpu=not params.hardware.gpus)
+    used = training(shape_of(asked.base), limits, supervised=most, cpu=not params.hardware.gpus)
+    if role == "world_model" and asked.engine == "transformers":
+        untrained = weight_bytes(shape_of(asked.base), form_of(params, "transformers"))
+        used = used._replace(weights=used.weights + untrained)
     devices = limits.launch.hosts * limits.launch.processes
-    return Phase("training", role, base, f"{role.replace('_', ' ')}, {limits.method}", devices, used)
+    return Phase("training", role, asked.base, f"{role.replace('_', ' ')}, {limits.method}", devices, used)
 
 
 # -- does it fit
