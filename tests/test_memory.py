@@ -259,12 +259,14 @@ def test_tensor_parallel_divides_weights_and_the_cache_up_to_the_number_of_kv_he
 def test_activations_by_hand():
     """2 rows of 3 tokens; a block keeps (4x8 + 2x8 + 2x4 + 4x16) in 16 bit and 2x8 in 32: 304 bytes a token."""
     how = limits(method="full", batch=2, max_length=3, freeze_embeddings=False)
-    logits = 2 * 1 * 10 * 14
+    logits = 2 * 2 * 10 * 14  # where one row has loss, the other is projected too
     assert activation_bytes(SMALL, how, supervised=1) == 6 * 304 + logits
     assert activation_bytes(SMALL._replace(layers=5), how, supervised=1) == 5 * 6 * 304 + logits
     again = how.model_copy(update={"gradient_checkpointing": True})
     assert activation_bytes(SMALL._replace(layers=5), again, supervised=1) == 6 * (5 * 16 + 2 * 304) + logits
-    assert activation_bytes(SMALL, how, supervised=9) == 6 * 304 + 3 * logits  # no more than the row has
+    assert activation_bytes(SMALL, how, supervised=9) == 6 * 304 + 2 * 3 * 10 * 14  # no more than the rows have
+    alone = how.model_copy(update={"batch": 1})
+    assert activation_bytes(SMALL, alone, supervised=1) == 3 * 304 + 1 * 10 * 14
 
 
 def test_activations_are_near_what_a_backward_pass_really_keeps():

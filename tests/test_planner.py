@@ -292,6 +292,15 @@ def test_a_world_model_that_answered_in_this_process_lies_beside_its_training():
     assert more == {"policy, qlora": 0.0, "world model, qlora": pytest.approx(16.06, abs=0.011)}
 
 
+def test_a_gate_that_lets_long_replies_through_takes_room_for_a_whole_page():
+    """16,000 characters are 4,572 tokens in place of 2,048, each with 128,256 logits of 14 bytes."""
+    trained = lambda told: next(p for p in told["phases"] if p["model"] == "world model, qlora")  # noqa: E731
+    strict = trained(planner.plan("qlora_8b", {"world_model_sft.gate.cut_off": 0}))
+    most = load_params("qlora_8b").params.world_model.max_tokens
+    more = trained(planner.plan("qlora_8b", {}))["activations_gb"] - strict["activations_gb"]
+    assert most == 2048 and more == pytest.approx((4572 - most) * 128256 * 14 / 1e9, abs=0.011)
+
+
 def test_models_in_workers_lie_in_memory_as_often_as_there_are_workers():
     """The notebook's and three workers' on this host, or its GPU; over two hosts, two of three and the notebook's."""
     answering = lambda told: next(phase for phase in told["phases"] if phase["kind"] == "answering")  # noqa: E731

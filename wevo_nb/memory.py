@@ -168,7 +168,8 @@ def in_words(base: str, params: SFTParams) -> str:
 def activation_bytes(shape: Shape, params: SFTParams, *, supervised: int, form: Form = "bfloat16") -> float:
     """What a training of `batch` rows of `max_length` tokens keeps for its backward pass, at most.
 
-    `supervised`: tokens of a row that carry loss; the trainer projects only these onto the vocabulary.
+    `supervised`: tokens of a row that carry loss. The trainer projects the positions where any row of the batch
+    has some onto the vocabulary, for every row: rows whose replies stand apart have as many as all together.
     With gradient checkpointing each block keeps its input, and one block at a time is computed again.
     Blocks below the lowest trained one keep nothing.
     """
@@ -179,7 +180,7 @@ def activation_bytes(shape: Shape, params: SFTParams, *, supervised: int, form: 
     a_block = (4 * h + 2 * q + 2 * kv + 4 * i) * BYTES[form] + 2 * h * BYTES["float32"]
     if params.method != "full":
         a_block += sum(inputs for inputs, _ in shape.projections) * BYTES[form]  # what each adapter reads
-    logits = params.batch * min(supervised, params.max_length) * shape.vocabulary * LOGIT_BYTES
+    logits = params.batch * min(params.batch * supervised, params.max_length) * shape.vocabulary * LOGIT_BYTES
     frozen = params.freeze_layers if params.method == "full" and params.freeze_embeddings else 0
     if params.gradient_checkpointing:
         return tokens * (shape.layers * h * BYTES[form] + 2 * a_block) + logits

@@ -24,7 +24,7 @@ from wevo_nb.sections import LORA_RANKS, SFTParams
 from wevo_nb.sft import precision
 from wevo_nb.training_checks import steps_split_weights
 from wevo_nb.vllm_server import adapter_kind, servers_at_once, vllm_command
-from wevo_nb.workload import ASSUMPTIONS, Load, Work, by_role, count_tasks, load_of, sizes
+from wevo_nb.workload import ASSUMPTIONS, CHARS_A_TOKEN, Load, Work, by_role, count_tasks, load_of, sizes
 
 FIRST_PORT = 8000
 PLAYED = ("01_collect", "03_synthesize", "05_wmla")  # notebooks whose episodes workers may play
@@ -190,6 +190,8 @@ def _training(params: Params, role: str, limits: SFTParams | None = None) -> Pha
     """
     limits, asked = limits or limits_of(params, role), roles_of(params)[role]
     most = params.policy.max_tokens if role == "policy" else params.world_model.max_tokens
+    if role == "world_model" and limits.gate.cut_off:  # lets replies through that are longer: up to a whole page
+        most = max(most, math.ceil(params.observation.max_chars / CHARS_A_TOKEN))
     used = training(shape_of(asked.base), limits, supervised=most, cpu=not params.hardware.gpus)
     if role == "world_model" and asked.engine == "transformers":
         untrained = weight_bytes(shape_of(asked.base), form_of(params, "transformers"))
