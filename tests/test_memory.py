@@ -256,6 +256,16 @@ def test_tensor_parallel_divides_weights_and_the_cache_up_to_the_number_of_kv_he
     assert (piped.weights, piped.kv) == (one.weights / 16, one.kv / 16)
 
 
+def test_room_for_adapters_is_divided_by_half():
+    """Two of rank 16 over the 8B: 2 x 41,943,040 numbers of 2 bytes; over four devices half of it whole on each."""
+    alone, four = (
+        serving(shape_of(LLAMA_8B), "bfloat16", tokens=1, tensor=n, adapters=2, rank=16).weights
+        - serving(shape_of(LLAMA_8B), "bfloat16", tokens=1, tensor=n).weights
+        for n in (1, 4)
+    )
+    assert alone == 167_772_160 and four == 167_772_160 / 2 + 167_772_160 / 2 / 4
+
+
 def test_activations_by_hand():
     """2 rows of 3 tokens; a block keeps (4x8 + 2x8 + 2x4 + 4x16) in 16 bit and 2x8 in 32: 304 bytes a token."""
     how = limits(method="full", batch=2, max_length=3, freeze_embeddings=False)

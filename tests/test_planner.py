@@ -356,6 +356,8 @@ def test_the_cure_that_a_plan_names_is_one(profile, broken):
 def test_a_rank_that_vllm_has_no_room_for_is_rounded_up_in_the_cure_and_refused_in_the_params():
     problems = planner.plan("qlora_8b", {"sft.lora_rank": 24})["problems"]
     assert [p.rpartition(": ")[2] for p in problems] == ["--set serve.max_lora_rank=32"]
+    problems = planner.plan("paper_70b", {"sft.method": "qlora"})["problems"]
+    assert "sft.method is qlora, and servers hold no adapter: --set serve.max_adapters=2" in problems
     problems = planner.plan("qlora_8b", {"sft.lora_rank": 600})["problems"]
     assert any(problem.endswith("lower sft.lora_rank") for problem in problems)
     with pytest.raises(ParamsError, match="serve.max_lora_rank"):

@@ -104,6 +104,11 @@ def test_the_command_of_one_gpu():
     ]  # fmt: skip
 
 
+def test_a_server_of_whole_models_is_started_without_room_for_adapters():
+    whole = vllm_command(SMOKE.serve.model_copy(update={"max_adapters": 0}), "org/base", port=8123)
+    assert whole == vllm_command(SMOKE.serve, "org/base", port=8123)[:-5]
+
+
 def test_the_command_of_several_hosts_with_everything():
     many = {
         "command": ("python", "-m", "vllm.entrypoints.openai.api_server", "--model"),
@@ -489,6 +494,14 @@ def test_an_adapter_over_another_base_is_refused_before_a_server_starts(tmp_path
     with pytest.raises(ModelError, match="is one over org/other"):
         open_model(params.roles.policy.model_copy(update={"adapter": other}), engine, params.llm)
     assert not engine.servers.running
+
+
+async def test_a_server_without_room_for_adapters_says_so_and_what_makes_room(tmp_path, engine_of):
+    params = with_servers(tmp_path, max_adapters=0)
+    folder = adapter(tmp_path / "iter-1/04_self_improve/model")
+    model = open_model(params.roles.policy, engine_of(params), params.llm, trained=folder)
+    with pytest.raises(ModelError, match="^serve.max_adapters is 0, and policy-1-.* is an adapter: --set serve.max_ad"):
+        await ask(model, HELLO)
 
 
 async def test_an_adapter_that_the_server_does_not_take_is_told(tmp_path, engine_of):

@@ -237,9 +237,10 @@ def serving(
     """A model that answers, on one of the devices that share it, with room for `tokens` in its KV cache.
 
     `tensor` devices share each layer, `pipeline` groups of them share the layers. More devices than KV heads
-    hold copies of these. `adapters` of `rank` lie beside the weights in 16 bit.
+    hold copies of these. Room for `adapters` of `rank` lies beside the weights in 16 bit, half of it whole on each
+    of the `tensor` devices, for vLLM divides one of an adapter's two matrices alone (its fully_sharded_loras is off).
     """
-    beside = adapters * adapter_parameters(shape, rank) * BYTES["bfloat16"]
+    beside = adapters * adapter_parameters(shape, rank) * BYTES["bfloat16"] * (1 + tensor) / 2
     cache_form: Form = "float32" if form == "float32" else "bfloat16"
     kv = kv_bytes(shape, cache_form) * tokens / (pipeline * min(tensor, shape.kv_heads))
     other = PROCESS_OTHER if cpu else SERVING_OTHER

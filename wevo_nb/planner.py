@@ -156,7 +156,7 @@ def _server(params: Params, one: Served) -> Phase:
         tokens=params.browser.contexts * serve.max_model_len,
         tensor=serve.tensor_parallel,
         pipeline=serve.pipeline_parallel,
-        adapters=serve.max_adapters if one.adapters else 0,
+        adapters=serve.max_adapters,
         rank=serve.max_lora_rank,
     )
     return Phase("answering", "vllm", one.base, one.base, serve.tensor_parallel * serve.pipeline_parallel, used)
@@ -249,6 +249,8 @@ def _server_problems(params: Params, together: int) -> Iterator[str]:
         limits = limits_of(params, role)
         taken = [rank for rank in LORA_RANKS if rank >= limits.lora_rank]
         adapted = limits.method != "full" and roles_of(params)[role].engine == "vllm"
+        if adapted and not serve.max_adapters:
+            yield f"{key}.method is {limits.method}, and servers hold no adapter: --set serve.max_adapters=2"
         if adapted and limits.lora_rank > serve.max_lora_rank:
             yield (
                 f"{key}.lora_rank is {limits.lora_rank}, and servers take adapters up to {serve.max_lora_rank}: "
@@ -282,7 +284,8 @@ def _serving_cure(params: Params, phase: Phase, room: float) -> str:
     for form, key in ((form_of(params, "vllm"), ""), ("nf4", "serve.quantization=bitsandbytes")):
         for at_once in (contexts, 1):
             for tensor in (n for n in (1, 2, 4, 8) if n <= there):
-                used = serving(shape, form, tokens=at_once * serve.max_model_len, tensor=tensor).total / GB
+                how = {"tensor": tensor, "adapters": serve.max_adapters, "rank": serve.max_lora_rank}
+                used = serving(shape, form, tokens=at_once * serve.max_model_len, **how).total / GB
                 if used <= room:
                     fewer = "browser.contexts=1" if at_once < contexts else ""
                     changes = filter(None, (key, fewer, f"serve.tensor_parallel={tensor}"))

@@ -118,7 +118,7 @@ class ServeParams(Section):
     max_model_len: Positive
     memory_share: Annotated[float, Field(gt=0, le=1)]
     prefix_caching: bool
-    max_adapters: Positive
+    max_adapters: Count
     max_lora_rank: Literal[LORA_RANKS]
     quantization: Literal["bitsandbytes", "fp8"] | None
     startup_s: Positive

@@ -197,6 +197,8 @@ class Servers:
         if not model.adapter:
             return
         name, there = model.served, server.adapters
+        if not self.params.serve.max_adapters:
+            raise ModelError(f"serve.max_adapters is 0, and {name} is an adapter: --set serve.max_adapters=2")
         if name in there:
             there[name] = there.pop(name)  # to the end
             return

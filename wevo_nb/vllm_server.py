@@ -68,6 +68,7 @@ def vllm_command(serve: ServeParams, base: str, *, port: int) -> list[str]:
     Over several hosts it runs on this one, the head of a Ray cluster that is up
     (docs.vllm.ai/en/latest/serving/parallelism_scaling). `serve.arguments` come last and so win.
     """
+    adapters = ["--enable-lora", "--max-loras", str(serve.max_adapters), "--max-lora-rank", str(serve.max_lora_rank)]
     return [
         *serve.command, base,
         "--host", "127.0.0.1",
@@ -79,9 +80,7 @@ def vllm_command(serve: ServeParams, base: str, *, port: int) -> list[str]:
         "--gpu-memory-utilization", str(serve.memory_share),
         "--enable-prefix-caching" if serve.prefix_caching else "--no-enable-prefix-caching",
         *(["--quantization", serve.quantization] if serve.quantization else []),
-        "--enable-lora",
-        "--max-loras", str(serve.max_adapters),
-        "--max-lora-rank", str(serve.max_lora_rank),
+        *(adapters if serve.max_adapters else []),
         *serve.arguments,
     ]  # fmt: skip
 
