@@ -6,10 +6,12 @@ import pytest
 
 from wevo_nb.memory import (
     GB,
+    PROCESS_OTHER,
     Footprint,
     Shape,
     activation_bytes,
     adapter_parameters,
+    host_bytes,
     in_words,
     known_shapes,
     kv_bytes,
@@ -264,6 +266,23 @@ def test_room_for_adapters_is_divided_by_half():
         for n in (1, 4)
     )
     assert alone == 167_772_160 and four == 167_772_160 / 2 + 167_772_160 / 2 / 4
+
+
+@pytest.mark.parametrize(
+    ("how", "bytes_a_weight"),
+    [
+        ({"method": "full", "launch": {"processes": 8, "sharding": "fsdp2"}}, 6),  # gathered in 32 bit, copied in 16
+        ({"method": "full", "launch": {"processes": 8}}, 32),  # every process reads them all in 32 bit
+        ({"method": "lora", "launch": {"processes": 8}}, 16),
+        ({"method": "lora", "launch": {"processes": 8, "sharding": "fsdp2"}}, 2),
+        ({"method": "qlora"}, 0),
+    ],
+)
+def test_a_hosts_own_memory_holds_what_is_read_and_what_is_saved(how, bytes_a_weight):
+    assert (
+        host_bytes(shape_of(LLAMA_70B), limits(**how, gradient_checkpointing=True))
+        == PROCESS_OTHER + bytes_a_weight * 70_553_706_496
+    )
 
 
 def test_activations_by_hand():

@@ -20,8 +20,8 @@ from wevo_nb.workload import Counted, Load, Work, by_role, load_of, sizes
 
 PROFILES = ("smoke", "demo", "study", "qlora_8b", "qlora_70b", "paper_70b")
 KEYS = {
-    "stages", "models", "commands", "calls", "tokens", "memory", "disk_gb", "hours", "cost", "missing", "fits",
-    "problems", "assumptions",
+    "stages", "models", "commands", "calls", "tokens", "memory", "host_gb", "disk_gb", "hours", "cost", "missing",
+    "fits", "problems", "assumptions",
 }  # fmt: skip
 MEMORY_KEYS = {"weights_gb", "kv_gb", "optimizer_gb", "activations_gb", "per_gpu_gb"}
 SETTINGS = json.loads((ROOT / "wevo_nb" / "paper_numbers.json").read_text())["webevolver"]["settings"]
@@ -425,6 +425,7 @@ def test_two_gpus_fit_as_the_opening_of_qlora_70b_says():
 def test_a_machine_without_a_gpu_lacks_what_the_paper_needs_and_that_is_no_error():
     told = lacking("paper_70b")
     assert any(what.startswith("8 GPU of 80 GB a host (here: 0)") for what in told)
+    assert any(what.startswith("424.0 GB of memory (here: ") for what in told)  # 70,553,706,496 x 6 bytes and Python
     assert (
         "pip install vllm bitsandbytes in an environment of its own, and set serve.command"
         in told["vllm (there is no command 'vllm')"]

@@ -86,7 +86,7 @@ def gpus_here() -> list[float]:
 def missing(params: Params, *, profile: str, memory_gb: float, disk_gb: float, no_tasks: str) -> list[Missing]:
     """What this machine lacks for a run of `profile`.
 
-    `memory_gb`: on a CPU, of the whole machine. `no_tasks`: why its suite cannot list them yet.
+    `memory_gb`: of the machine itself, not of its GPUs. `no_tasks`: why its suite cannot list them yet.
     """
     return [
         *_devices(params, memory_gb),
@@ -109,10 +109,11 @@ def _devices(params: Params, memory_gb: float) -> Iterator[Missing]:
                 f"{wanted.gpus} GPU of {wanted.gpu_gb:g} GB a host (here: {len(enough)})",
                 "run it on such a machine, or tell hardware.gpus and hardware.gpu_gb what you have",
             )
-    elif (total := psutil.virtual_memory().total / GB) < memory_gb:
+    if (total := psutil.virtual_memory().total / GB) < memory_gb:
+        lower = "lower llm.batch, sft.batch and world_model_sft.batch, or sft.max_length and world_model_sft.max_length"
         yield Missing(
             f"{memory_gb:.1f} GB of memory (here: {total:.1f})",
-            "lower llm.batch, sft.batch and world_model_sft.batch, or sft.max_length and world_model_sft.max_length",
+            "a host with more, or sft.method and world_model_sft.method qlora" if wanted.gpus else lower,
         )
 
 

@@ -223,6 +223,20 @@ def training(shape: Shape, params: SFTParams, *, supervised: int, cpu: bool = Fa
     return max(step, Footprint(whole, other=other(whole)), key=lambda one: one.total)
 
 
+def host_bytes(shape: Shape, params: SFTParams) -> float:
+    """Of a host's own memory, where a training on its GPUs reads and saves the weights; of the first host, at most.
+
+    Each process reads them all, with sharding one of a host alone: `full` in float32, `lora` in 16 bit, `qlora` one
+    tensor after the other onto its GPU. To save a `full` model the first process gathers it and makes a 16-bit copy.
+    """
+    if params.method == "qlora":
+        return PROCESS_OTHER
+    readers = params.launch.processes if params.launch.sharding == "none" else 1
+    form: Form = "float32" if params.method == "full" else "bfloat16"
+    saved = shape.parameters * (BYTES["float32"] + BYTES["bfloat16"]) if params.method == "full" else 0.0
+    return PROCESS_OTHER + max(readers * weight_bytes(shape, form), saved)
+
+
 def serving(
     shape: Shape,
     form: Form,

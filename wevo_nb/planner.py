@@ -17,7 +17,7 @@ from wevo_nb import chain, costs
 from wevo_nb.costs import form_of, limits_of, trained_role
 from wevo_nb.launch import launch_command
 from wevo_nb.machine import find_weights, missing, roles_of
-from wevo_nb.memory import GB, Footprint, serving, shape_of, training, weight_bytes
+from wevo_nb.memory import GB, Footprint, host_bytes, serving, shape_of, training, weight_bytes
 from wevo_nb.params import Params
 from wevo_nb.runs import run_folder
 from wevo_nb.sections import LORA_RANKS, SFTParams
@@ -57,6 +57,7 @@ def plan(profile: str, overrides: dict) -> dict:
     `fits` is False where the hardware section cannot hold the run; `problems` then says by how much,
     with the cure. `missing` is what this machine lacks. Memory is GB on one device, at most: `weights_gb`,
     `kv_gb`, ... are each the largest of the phases, `per_gpu_gb` is that of the fullest phase.
+    `host_gb` is the memory of the first host itself, as its trainings need it; on a CPU that is all there is.
     """
     steps = chain.plan(profile, overrides)
     params = steps[0].resolved.params
@@ -72,7 +73,8 @@ def plan(profile: str, overrides: dict) -> dict:
     ]
     disk, total, roles = costs.disk_gb(params, steps, loads), sum(of_stage), by_role(loads)
     memory, cost = _memory(phases), costs.cost(params, total, roles)
-    lacking = missing(params, profile=profile, memory_gb=memory["per_gpu_gb"], disk_gb=disk, no_tasks=tasks.missing)
+    host = _host_gb(params) or memory["per_gpu_gb"]
+    lacking = missing(params, profile=profile, memory_gb=host, disk_gb=disk, no_tasks=tasks.missing)
     return {
         "profile": profile,
         "fits": not problems,
@@ -83,6 +85,7 @@ def plan(profile: str, overrides: dict) -> dict:
         "calls": {role: round(one.calls) for role, one in roles.items()},
         "tokens": {r: {"prompt": round(one.prompt), "completion": round(one.completion)} for r, one in roles.items()},
         "memory": memory,
+        "host_gb": host,
         "phases": [_phase_row(phase) for phase in phases],
         "disk_gb": round(disk, 1),
         "hours": round(total, 2),
@@ -330,6 +333,14 @@ def _memory(phases: Sequence[Phase]) -> dict[str, float]:
     most.pop("other_gb")
     most["per_gpu_gb"] = max(p.footprint.total for p in phases) / GB
     return {name: round(value, 2) for name, value in most.items()}
+
+
+def _host_gb(params: Params) -> float:
+    """0 on a CPU, where all memory is the host's."""
+    if not params.hardware.gpus:
+        return 0.0
+    trainings = [(shape_of(roles_of(params)[role].base), limits_of(params, role)) for role in TRAININGS.values()]
+    return round(max(host_bytes(*one) for one in trainings) / GB, 2)
 
 
 def _phase_row(phase: Phase) -> dict:

@@ -93,8 +93,10 @@ def planned_lines(told: dict) -> Iterator[Table | Text]:
     headings = ["phase", "devices", "weights", "KV cache", "optimizer", "activations", "other", "in all"]
     yield table_of("memory of one device at most, GB", headings, phases)
     spent = ", ".join(f"{name} {usd:,.2f}" for name, usd in told["costs"].items())
+    alone = told["host_gb"] == told["memory"]["per_gpu_gb"]  # a host without GPUs
+    host = "" if alone else f"{told['host_gb']:,.1f} GB of memory on the first host, "
     yield Text(
-        f"\n{told['memory']['per_gpu_gb']:.1f} GB on the fullest device, {told['disk_gb']:,.1f} GB of disk, "
+        f"\n{told['memory']['per_gpu_gb']:.1f} GB on the fullest device, {host}{told['disk_gb']:,.1f} GB of disk, "
         f"{told['hours']:,.1f} hours, {told['cost']:,.2f} dollars ({spent})",
         "bold",
     )
