@@ -165,7 +165,7 @@ class LookAhead:
         pasts = [list(history) for _ in candidates]
         pages = [observation] * len(candidates)
         decisions: list[Decision | None] = list(candidates)
-        lost: set[int] = set()  # the policy's reply in an imagined page could not be read
+        problems = [""] * len(candidates)
         for depth in range(self.how.depth):
             live = [i for i, d in enumerate(decisions) if d is not None and d.action is not None]
             asked = [Situation(task, tuple(pasts[i]), pages[i], decisions[i].action) for i in live]
@@ -179,21 +179,18 @@ class LookAhead:
                 prediction = stopped(prediction, situation.action)
                 pages[i] = prediction.observation
                 walked[i].append(prediction)
+                if not prediction.readable:
+                    problems[i] = "an imagined page cannot be read"
             alive = [i for i in live if not pages[i].done and walked[i][-1].readable]
             if depth + 1 < self.how.depth:
                 following = await self.policy.decide([(task, pasts[i], pages[i]) for i in alive], temperature=0.0)
                 for i, decision in zip(alive, following, strict=True):
                     decisions[i] = decision
-                lost |= {i for i in alive if decisions[i] is not None and decisions[i].action is None}
+                    if decision is not None and decision.action is None:
+                        problems[i] = "the policy's reply in an imagined page cannot be read"
         return [
-            Future(
-                tuple(predictions),
-                tuple(imagined_text(p.observation) for p in predictions),
-                "the policy's reply in an imagined page cannot be read"
-                if i in lost
-                else ("" if all(p.readable for p in predictions) else "an imagined page cannot be read"),
-            )
-            for i, predictions in enumerate(walked)
+            Future(tuple(predictions), tuple(imagined_text(p.observation) for p in predictions), problem)
+            for predictions, problem in zip(walked, problems, strict=True)
         ]
 
 
